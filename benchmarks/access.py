@@ -50,7 +50,7 @@ def main() -> None:
             with db.read() as connection:
                 connection.execute(by_hash, {"of": of}).one()
 
-        kept = lookups.Lookups()
+        known_tokens = lookups.Lookups()
         access = Access(db, clock)
         request = Request(
             {
@@ -68,7 +68,7 @@ def main() -> None:
             "token alone, as before": before,
             "token and role": lambda: actions.authenticate(db, clock, token, "default"),
             "the same within a second": lambda: actions.authenticate(
-                db, clock, token, "default", kept
+                db, clock, token, "default", known_tokens
             ),
             "what a route enforces": lambda: access.enforce(request, Permission.LOG),
             "a line of the audit": lambda: lines.write(line),

@@ -59,6 +59,6 @@ def sha256(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    what, *rest = sys.argv[1:]
-    seconds = blobs(rest[0], Path(rest[1])) if what == "blobs" else models(Path(rest[0]))
+    verb, *rest = sys.argv[1:]
+    seconds = blobs(rest[0], Path(rest[1])) if verb == "blobs" else models(Path(rest[0]))
     print(json.dumps(seconds))

@@ -46,9 +46,9 @@ def make_large(folder: Path, megabytes: int) -> None:
 
 def make_small(folder: Path, files: int) -> None:
     for number in range(files):
-        place = folder / f"{number // 100:03}" / f"{number % 100:02}.bin"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(os.urandom(SMALL_BYTES))
+        file = folder / f"{number // 100:03}" / f"{number % 100:02}.bin"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.urandom(SMALL_BYTES))
 
 
 def cpu_s(home: Path) -> float:
@@ -66,10 +66,10 @@ def cpu_s(home: Path) -> float:
 
 
 def by_sdk(
-    client: Path, place: Path, folder: Path, target: str, variables: Mapping[str, str]
+    client: Path, upload_target: Path, folder: Path, target: str, variables: Mapping[str, str]
 ) -> float:
     out = subprocess.run(
-        [client, "-c", UPLOAD, place, folder, target],
+        [client, "-c", UPLOAD, upload_target, folder, target],
         env={**os.environ, **variables},
         check=True,
         capture_output=True,
@@ -90,9 +90,9 @@ def main() -> None:
         top, home = Path(made), Path(variables["TORCHYARD_HOME"])
         make_large(top / "large", options.megabytes)
         make_small(top / "small", options.files)
-        place = top / "config"
-        place.mkdir()
-        run([YARD, "workspace", "config", "--path", place], variables)
+        config = top / "config"
+        config.mkdir()
+        run([YARD, "workspace", "config", "--path", config], variables)
         client_variables = json.loads(run([YARD, "client-env", "--shell", "json"], variables))
         for number in range(options.rounds):
             for name in ("large", "small"):
@@ -103,7 +103,7 @@ def main() -> None:
                 shutil.rmtree(top / "copy")
                 before = cpu_s(home)
                 took = by_sdk(
-                    options.client, place, folder, f"bench/{name}-{number}", client_variables
+                    options.client, config, folder, f"bench/{name}-{number}", client_variables
                 )
                 figures.setdefault(f"{name}: upload_directory", []).append(took)
                 spent = cpu_s(home) - before

@@ -71,14 +71,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="azure-v1-") as folder, temporary_yard() as variables:
-        place = Path(folder)
-        (place / "code").mkdir()
-        (place / "code" / "train.py").write_text(TRAIN)
+        work_folder = Path(folder)
+        (work_folder / "code").mkdir()
+        (work_folder / "code" / "train.py").write_text(TRAIN)
         write = [str(YARD), "workspace", "config", "--path", folder]
         subprocess.run(write, env=variables, check=True, capture_output=True)
         cases = [
-            Case("azureml-core", partial(by_client, arguments.client, place, variables)),
-            Case("yard", partial(by_yard, place, variables)),
+            Case("azureml-core", partial(by_client, arguments.client, work_folder, variables)),
+            Case("yard", partial(by_yard, work_folder, variables)),
         ]
         # The first of each makes what later ones find: the environment, the door with TLS.
         for case in cases:
@@ -86,15 +86,15 @@ def main() -> None:
         compare("From the workspace to the first line of a run's log", cases, arguments.rounds)
 
 
-def by_client(python: str, place: Path, variables: Mapping[str, str]) -> Mapping[str, float]:
+def by_client(python: str, folder: Path, variables: Mapping[str, str]) -> Mapping[str, float]:
     shell = subprocess.run(
         [str(YARD), "client-env", "--shell", "json"],
         env=dict(variables), check=True, capture_output=True, text=True,
     )  # fmt: skip
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("AZURE")}
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("AZURE")}
     done = subprocess.run(
-        [python, "-c", CLIENT, str(place / "code")],
-        cwd=place, env={**kept, **json.loads(shell.stdout)}, capture_output=True, text=True,
+        [python, "-c", CLIENT, str(folder / "code")],
+        cwd=folder, env={**environ, **json.loads(shell.stdout)}, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
@@ -102,8 +102,8 @@ def by_client(python: str, place: Path, variables: Mapping[str, str]) -> Mapping
     return figures
 
 
-def by_yard(place: Path, variables: Mapping[str, str]) -> Mapping[str, float]:
-    job = place / "job.yml"
+def by_yard(folder: Path, variables: Mapping[str, str]) -> Mapping[str, float]:
+    job = folder / "job.yml"
     job.write_text("command: python train.py\ncode: code\nenvironment: python@latest\n")
     began = time.time()
     process = subprocess.Popen(

@@ -40,9 +40,9 @@ def make_large(folder: Path) -> None:
 
 def make_small(folder: Path) -> None:
     for number in range(SMALL_FILES):
-        place = folder / f"{number // 100:03}" / f"{number % 100:02}.bin"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(os.urandom(SMALL_BYTES))
+        file = folder / f"{number // 100:03}" / f"{number % 100:02}.bin"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.urandom(SMALL_BYTES))
 
 
 def up_and_down(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:

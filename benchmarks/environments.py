@@ -132,7 +132,7 @@ def warm(top: Path, arguments: argparse.Namespace) -> None:
         pythons.append(start([sys.executable, "-I", "-S", "-c", "pass"]))
         ranks.append(start(mounts.command(read_only, plain)) - start(plain))
     print(f"\n{arguments.name}, warm, medians of 20, in ms")
-    for what, values in (
+    for title, values in (
         ("finding it", looks),
         ("an attempt's own environment over it", thins),
         ("a rank within its read-only mount (root only)", ranks),
@@ -140,7 +140,7 @@ def warm(top: Path, arguments: argparse.Namespace) -> None:
         ("beside it: a Python that does nothing", pythons),
     ):
         middle, least = statistics.median(values) * 1000, min(values) * 1000
-        print(f"  {what:48}{middle:8.1f}, least {least:8.1f}")
+        print(f"  {title:48}{middle:8.1f}, least {least:8.1f}")
 
 
 # Many

@@ -70,8 +70,10 @@ def progress(text: str) -> None:
 
 def clean_variables(**more: str) -> dict[str, str]:
     """The environment without what slows Python down for everyone alike."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, **more}
+    environ = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return {**environ, **more}
 
 
 @contextlib.contextmanager

@@ -133,13 +133,13 @@ def reading(peers: list[Peer], count: int, rounds: int) -> None:
 
 
 def our_chart(run: str) -> str:
-    place = f"/v1/workspaces/default/jobs/{run}/metrics/chart"
-    return f"{place}?key=metric0&width={CHART_WIDTH}"
+    path = f"/v1/workspaces/default/jobs/{run}/metrics/chart"
+    return f"{path}?key=metric0&width={CHART_WIDTH}"
 
 
 def their_chart(run: str) -> str:
-    place = "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval"
-    return f"{place}?run_ids={run}&metric_key=metric0&max_results={CHART_WIDTH}"
+    path = "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval"
+    return f"{path}?run_ids={run}&metric_key=metric0&max_results={CHART_WIDTH}"
 
 
 def main() -> None:

@@ -32,12 +32,12 @@ def main() -> int:
     options = parser.parse_args()
     slowest: list[tuple[float, str]] = []
     with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "home") as server:
-        openapi, place = server.get("/openapi.json"), server.azure_workspace()
+        openapi, address = server.get("/openapi.json"), server.azure_workspace()
         # What is imported with the first request of its kind is not what is measured.
-        send(server, hostile_requests.requests(openapi, place, 1, 1), [], Watch())
+        send(server, hostile_requests.requests(openapi, address, 1, 1), [], Watch())
         with watched(server) as watch:
-            texts = hostile_requests.requests(openapi, place, options.size, options.texts)
-            for requests in (hostile_requests.raw_requests(place), texts):
+            texts = hostile_requests.requests(openapi, address, options.size, options.texts)
+            for requests in (hostile_requests.raw_requests(address), texts):
                 send(server, requests, slowest, watch)
     times_ms = sorted(1000 * time_s for time_s in watch.times_s)
     longest_ms = times_ms[-1]

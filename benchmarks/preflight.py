@@ -23,8 +23,8 @@ from worker.bench import Bench, bench_in
 
 def launch_ms(bench: Bench, preflight: str) -> tuple[float, float]:
     """Until both ranks were started, and what the slower node said of its checks."""
-    for kept in (bench.server.events, bench.server.event_times, bench.server.addresses):
-        kept.clear()
+    for collection in (bench.server.events, bench.server.event_times, bench.server.addresses):
+        collection.clear()
     began = time.monotonic()
     bench.run(bench.plan("true", node_count=2, preflight=preflight), 60.0)
     times = [bench.server.event_times[node, "ranks_started"] for node in (0, 1)]

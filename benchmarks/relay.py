@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="kept, with its environment")
     arguments = parser.parse_args()
     steps = int(arguments.seconds * 1000 / (WORK_MS + DEVICE_MS))
-    what = f"{WORK_MS:g} ms of work and {DEVICE_MS:g} ms of waiting"
+    load = f"{WORK_MS:g} ms of work and {DEVICE_MS:g} ms of waiting"
     with temporary_yard(arguments.home) as variables:
         yard = Torchyard(variables)
         for how, words in ((), "log_metrics"), (("--singly",), "a log_metric each"):
@@ -135,7 +135,7 @@ def main() -> None:
                 Case("past the relay, to the server", partial(past_relay, yard, steps, *how)),
                 Case("logging nothing", partial(no_logging, yard, steps)),
             ]
-            title = f"A step of {what}, {METRICS} metrics by {words} of mlflow"
+            title = f"A step of {load}, {METRICS} metrics by {words} of mlflow"
             compare(title, cases, arguments.rounds)
     cases = [Case("8 ranks", partial(relay_alone, 8)), Case("1 rank", partial(relay_alone, 1))]
     compare("The relay called by bare HTTP, one metric a call", cases, arguments.rounds)

@@ -399,8 +399,8 @@ def measure_whole_server(arguments: argparse.Namespace, home: Path, database: st
         try:
             server = json.loads(answers.readline())
 
-            def ask(what: str) -> dict[str, Any]:
-                requests.write(what + "\n")
+            def ask(verb: str) -> dict[str, Any]:
+                requests.write(verb + "\n")
                 requests.flush()
                 events: dict[str, Any] = json.loads(answers.readline())
                 return events

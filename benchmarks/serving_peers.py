@@ -305,8 +305,8 @@ def deploy(client: Client, model: Model, folder: Path, name: str = "blue") -> Ta
     client.online_endpoints.create({"name": model.name})
     client.online_deployments.wait(client.online_deployments.create(document, folder))
     endpoint = client.online_endpoints.get(model.name)
-    _, _, place = endpoint.scoring_uri.partition("://")
-    address, _, path = place.partition("/")
+    _, _, host_and_path = endpoint.scoring_uri.partition("://")
+    address, _, path = host_and_path.partition("/")
     return Target(
         "torchyard", int(address.rpartition(":")[2]), f"/{path}",
         json.dumps({"data": model.data}).encode(), client.online_endpoints.credential(endpoint),
@@ -364,9 +364,9 @@ def first_answers(
                 assert time.monotonic() < until, "the serving process did not come back"
 
         times.setdefault("torchyard, killed process", []).append(seconds(is_new))
-        for peer, place in programs.items():
+        for peer, program in programs.items():
             begin = time.perf_counter()
-            with serving(SERVERS[peer], place, model, folder):
+            with serving(SERVERS[peer], program, model, folder):
                 times.setdefault(f"{peer}, its program", []).append(time.perf_counter() - begin)
     for name, each in times.items():
         print(f"first answer {name:34} {median(each):6.2f} s", flush=True)
@@ -376,11 +376,11 @@ def resnet(venvs: Path) -> Path | None:
     """The exported model; None where torch can't be installed."""
     file = venvs / "resnet18" / "model.onnx"
     if not file.exists():
-        place = install("export", venvs, ["torch==2.13.0", "numpy", "onnx", "onnxscript",
+        program = install("export", venvs, ["torch==2.13.0", "numpy", "onnx", "onnxscript",
                                           "onnxruntime"])  # fmt: skip
-        if place is None:
+        if program is None:
             return None
-        command = [place / "python", HERE / "onnx_models.py", "--write", file.parent]
+        command = [program / "python", HERE / "onnx_models.py", "--write", file.parent]
         words = [str(word) for word in command]
         variables = {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
         subprocess.run(words, env=variables, check=True, stdout=subprocess.DEVNULL)
@@ -420,10 +420,10 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=list(SERVERS), choices=list(SERVERS))
     options = parser.parse_args()
     options.venvs.mkdir(parents=True, exist_ok=True)
-    places = {
+    programs_by_name = {
         name: install(name, options.venvs, [*COMMON, *PACKAGES[name]]) for name in options.peers
     }
-    programs = {name: place for name, place in places.items() if place is not None}
+    programs = {name: program for name, program in programs_by_name.items() if program is not None}
     chosen = models(options.sample, options.venvs, options.only)
     # It keeps the environment for the next run.
     home = options.venvs / "home"
@@ -444,8 +444,8 @@ def main() -> None:
                 targets = [deploy(client, model, folder)]
                 client.online_endpoints.update(model.name, {"traffic": {"blue": 100}})
                 first_answer(targets[0])
-                for name, place in programs.items():
-                    peer = serving(SERVERS[name], place, model, folder)
+                for name, program in programs.items():
+                    peer = serving(SERVERS[name], program, model, folder)
                     try:
                         targets.append(stack.enter_context(peer))
                     except TimeoutError as error:

@@ -82,8 +82,10 @@ class Transformer(nn.Module):  # type: ignore[misc,unused-ignore]
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        logits: Tensor = self.head(self.norm(self.layers(self.words(tokens) + self.places(places))))
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        logits: Tensor = self.head(
+            self.norm(self.layers(self.words(tokens) + self.places(positions)))
+        )
         return logits
 
 

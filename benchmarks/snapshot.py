@@ -27,9 +27,9 @@ NO_LIMITS = Limits(None, None)
 def make_files(folder: Path) -> None:
     """A hundred folders of a hundred files, all different."""
     for number in range(FILES):
-        place = folder / f"{number // 100:03}" / f"{number % 100:02}.bin"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(f"{number:08}".encode() * (SIZE_BYTES // 8))
+        file = folder / f"{number // 100:03}" / f"{number % 100:02}.bin"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(f"{number:08}".encode() * (SIZE_BYTES // 8))
 
 
 def take(folder: Path, index: Path) -> dict[str, float]:

@@ -233,8 +233,11 @@ def stopping_table(digits: Digits, options: argparse.Namespace) -> None:
         spec = sweep(BOUNDS, "random", options.trials, seed)
         points: list[Any] = [search.suggest(spec, n, []) for n in range(options.trials)]
         sweeps.append([digits.curve(list(each.values()), options.epochs) for each in points])
-    whole = [play(None, curves, options.at_once) for curves in sweeps]
-    whole_s, best = mean(each.seconds for each in whole), mean(each.best for each in whole)
+    sequential = [play(None, curves, options.at_once) for curves in sweeps]
+    whole_s, best = (
+        mean(each.seconds for each in sequential),
+        mean(each.best for each in sequential),
+    )
     shown = f"{whole_s:.1f} s of training, best loss {best:.4f}, mean over {options.seeds} seeds"
     print(
         f"\n{options.trials} trials of {options.epochs} epochs, {options.at_once} at once: {shown}"
@@ -249,7 +252,7 @@ def stopping_table(digits: Digits, options: argparse.Namespace) -> None:
             mean(each.seconds for each in sweeps_of_ours),
             mean(each.seconds for each in peer),
         )
-        equal = sum(a.best <= b.best for a, b in zip(sweeps_of_ours, whole, strict=True))
+        equal = sum(a.best <= b.best for a, b in zip(sweeps_of_ours, sequential, strict=True))
         print(
             f"| {name} | {own_s / whole_s:.2f} | {mean(each.best for each in sweeps_of_ours):.4f} "
             f"| {equal} of {options.seeds} | {type(make()).__name__} | {peer_s / whole_s:.2f} "

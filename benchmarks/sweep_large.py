@@ -196,11 +196,11 @@ def measured(trials: list[Trial], rounds: int) -> dict[str, tuple[float, float |
     variables = clean_variables(TORCHYARD_HOME=str(home))
     subprocess.run([YARD, "server", "start"], env=variables, check=True, capture_output=True)
     try:
-        place = urlsplit(json.loads((home / "server.json").read_text())["url"])
+        address = urlsplit(json.loads((home / "server.json").read_text())["url"])
 
         def ask(path: str) -> bytes:
             # A connection that was idle while Optuna was measured may have been closed.
-            connection = http.client.HTTPConnection(place.netloc, timeout=_SERVER_S)
+            connection = http.client.HTTPConnection(address.netloc, timeout=_SERVER_S)
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
             answer = connection.getresponse()
             body = answer.read()

@@ -201,9 +201,9 @@ def _of_mlflow(python: str, folder: Path, streams: int, seconds: int, poll_s: fl
 
 def _sizes() -> None:
     scripts = [file.read_bytes() for file in sorted(ASSETS.rglob("*.js"))]
-    whole = sum(map(len, scripts))
+    total = sum(map(len, scripts))
     packed = sum(len(gzip.compress(script, 9)) for script in scripts)
-    print(f"{'JavaScript, kB':40}{whole / 1000:12.1f}")
+    print(f"{'JavaScript, kB':40}{total / 1000:12.1f}")
     print(f"{'JavaScript compressed, kB (goal 150)':40}{packed / 1000:12.1f}")
 
 

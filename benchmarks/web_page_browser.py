@@ -201,10 +201,10 @@ def figures(page: Any, home: str, options: argparse.Namespace) -> dict[str, str]
     }
 
 
-def shown_number(page: Any, place: str) -> int:
+def shown_number(page: Any, selector: str) -> int:
     """What the page itself says of how much it shows."""
-    page.locator(place).get_by_text(re.compile(r"\d")).first.wait_for()
-    return int(re.sub(r"\D", "", page.locator(place).first.inner_text().split(" ")[0]))
+    page.locator(selector).get_by_text(re.compile(r"\d")).first.wait_for()
+    return int(re.sub(r"\D", "", page.locator(selector).first.inner_text().split(" ")[0]))
 
 
 if __name__ == "__main__":

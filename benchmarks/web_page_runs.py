@@ -155,12 +155,12 @@ def figures(
     page.wait_for_timeout(ALONE_S * 1000)
     alone = (seconds(renderers()) - before) / ALONE_S
     server_alone = (seconds(server(yard)) - server_before) / ALONE_S
-    what = f"{len(names)} runs x {options.metrics} metrics x {options.points} points"
+    title = f"{len(names)} runs x {options.metrics} metrics x {options.points} points"
     return {
         f"first paint of the list of {options.runs:,} runs": _ms(paints),
         "the list, with its rows": _ms(lists),
         f"a column found among {options.columns:,}": f"{column_ms:.0f} ms",
-        f"compared, {what}: the page": _ms(compared),
+        f"compared, {title}: the page": _ms(compared),
         "the same, with its first charts": _ms(drawn),
         "the same: memory of the page's process": f"{memory:.0f} MB",
         "the same: elements": f"{nodes:,}",

@@ -17,7 +17,7 @@ LIMIT_S = 120.0
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], what: str, limit_s: float = LIMIT_S) -> T:
+def eventually(condition: Callable[[], T], goal: str, limit_s: float = LIMIT_S) -> T:
     """Return what the condition returns, once that is true.
 
     Args:
@@ -26,6 +26,6 @@ def eventually(condition: Callable[[], T], what: str, limit_s: float = LIMIT_S) 
     limit_s *= PATIENCE
     deadline = time.monotonic() + limit_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {goal}"
         time.sleep(0.1)
     return value

@@ -13,11 +13,11 @@ from typing import NoReturn
 import pytest
 
 
-def missing(what: str) -> NoReturn:
+def missing(requirement: str) -> NoReturn:
     """Skip the test, or fail it."""
     if os.environ.get("TORCHYARD_TEST_SERVICES") == "required":
-        pytest.fail(what)
-    pytest.skip(what)
+        pytest.fail(requirement)
+    pytest.skip(requirement)
 
 
 def open_mpi() -> None:

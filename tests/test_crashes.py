@@ -40,7 +40,7 @@ class Server:
 
     def start(self) -> None:
         reading, writing = os.pipe()
-        kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+        environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         with open(self.home / "server.log", "ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -48,7 +48,7 @@ class Server:
                     *("--home", str(self.home), "--ready-fd", str(writing)),
                     *("--port", str(self._port)),
                 ],
-                env={**kept, "TORCHYARD_DATABASE": self._database},
+                env={**environ, "TORCHYARD_DATABASE": self._database},
                 stdout=log,
                 stderr=log,
                 pass_fds=(writing,),
@@ -163,16 +163,16 @@ class Writing:
 
     def more(self, count: int) -> None:
         """Wait for so many acknowledgements more."""
-        wanted = self.acknowledged + count
-        self.until(lambda: self.acknowledged >= wanted, f"{count} more acknowledgements")
+        target_count = self.acknowledged + count
+        self.until(lambda: self.acknowledged >= target_count, f"{count} more acknowledgements")
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], goal: str) -> None:
         deadline = time.monotonic() + _GIVE_UP_S
         while not condition():
             assert [writer.failure for writer in self.writers if writer.failure] == [], (
                 self.server.log()
             )
-            assert time.monotonic() < deadline, f"{what}: never\n{self.server.log()}"
+            assert time.monotonic() < deadline, f"{goal}: never\n{self.server.log()}"
             time.sleep(0.01)
 
     def end(self) -> None:

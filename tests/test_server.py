@@ -220,8 +220,8 @@ def test_a_worker_delivers_files_and_models_are_made_of_them(
     got = client.get(f"{models}/m/versions/latest/files/model.pt")
     assert got.content == b"weights"
     assert client.get(f"{JOBS}/{name}").json()["models"][0] == {"name": "m", "version": 1}
-    gone = client.post(models, json={"name": "m", "path": path + "x"})
-    assert gone.status_code == 404
+    response = client.post(models, json={"name": "m", "path": path + "x"})
+    assert response.status_code == 404
     assert client.get(models).json()["value"][0]["version"] == 2
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torchyard.environments.names import components, curated_environments
-from torchyard.environments.names.components import Held, TestRun
+from torchyard.environments.names.components import EnvironmentComponent, TestRun
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import pythons
 
@@ -128,8 +128,8 @@ def _family_member(curated: Curated) -> Iterator[str]:
     yield ""
     yield "| component | here | one-step test | seconds |"
     yield "|---|---|---|---|"
-    for held in components.components_of(curated):
-        yield _component(held, runs)
+    for component in components.components_of(curated):
+        yield _component(component, runs)
     yield ""
 
 
@@ -139,21 +139,23 @@ def _where(curated: Curated, runs: Sequence[TestRun]) -> str:
     return f"Tested on {', '.join(f'{run.hardware} on {run.date}' for run in runs)}."
 
 
-def _component(held: Held, runs: Sequence[TestRun]) -> str:
-    name = held.component.name
-    if held.state == "unavailable":
-        instead = f"; instead: {held.instead}" if held.instead else ""
-        return f"| {name} | not available | {_cell(held.reason)}{_cell(instead)} | |"
-    version = held.version.partition("+torchyard")[0]
-    layer = " (layer)" if held.state == "layer" else ""
-    package = "" if held.package == held.component.packages[0] else f" `{held.package}`"
+def _component(component: EnvironmentComponent, runs: Sequence[TestRun]) -> str:
+    name = component.component.name
+    if component.state == "unavailable":
+        instead = f"; instead: {component.instead}" if component.instead else ""
+        return f"| {name} | not available | {_cell(component.reason)}{_cell(instead)} | |"
+    version = component.version.partition("+torchyard")[0]
+    layer = " (layer)" if component.state == "layer" else ""
+    package = (
+        "" if component.package == component.component.packages[0] else f" `{component.package}`"
+    )
     steps = [run.steps[name] for run in runs if name in run.steps]
     results = "<br>".join(
         _cell(f"failed: {step.error}" if step.error else step.result) for step in steps
     )
     seconds = "<br>".join(f"{step.seconds:.1f}" for step in steps)
-    if held.needs_gpu:
-        without = f"without a GPU: {held.reason}; instead: {held.instead}"
+    if component.needs_gpu:
+        without = f"without a GPU: {component.reason}; instead: {component.instead}"
         results = "<br>".join(part for part in (results, _cell(without)) if part)
     return f"| {name} |{package} {version}{layer} | {results or 'not run'} | {seconds} |"
 

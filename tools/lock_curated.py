@@ -34,9 +34,9 @@ def lock(curated: Curated) -> str:
     Raises:
         SystemExit: nothing fits, with what uv says.
     """
-    requirements, layer_names, _ = layers.split(curated.requirements)
+    remaining, layer_names, _ = layers.split(curated.requirements)
     layer_lines = [f"{name}=={version}" for name, version in layers.versions(layer_names).items()]
-    lines = sorted([*_compiled(curated, requirements), *layer_lines])
+    lines = sorted([*_compiled(curated, remaining), *layer_lines])
     today = datetime.now(timezone.utc).date().isoformat()
     head = _HEAD.format(date=today, python=curated.python, platform=_PLATFORM)
     return head + "".join(f"{line}\n" for line in lines)

@@ -63,13 +63,13 @@ def main(arguments: list[str]) -> int:
     from run_notebooks import read_suites
 
     suite = read_suites()[arguments[0]]
-    wanted, listed = set(found(suite.scan, Path(arguments[1]))), set(suite.scanned)
-    for path in sorted(wanted - listed):
+    expected, listed = set(found(suite.scan, Path(arguments[1]))), set(suite.scanned)
+    for path in sorted(expected - listed):
         print(f"not listed: {path}")
-    for path in sorted(listed - wanted):
+    for path in sorted(listed - expected):
         print(f"not found by the scan: {path}")
-    print(f"{len(wanted)} found, {len(listed)} listed")
-    return 0 if wanted == listed else 1
+    print(f"{len(expected)} found, {len(listed)} listed")
+    return 0 if expected == listed else 1
 
 
 if __name__ == "__main__":

@@ -71,14 +71,14 @@ def rows(
     suite: Suite, folder: Path, entries: Mapping[str, Mapping[str, Any]], page: str
 ) -> list[Row]:
     """Those of the entries that were run; without results, as the page has them."""
-    kept = {match["notebook"]: match for match in _LINE.finditer(page)}
+    recorded = {match["notebook"]: match for match in _LINE.finditer(page)}
     run = []
     for notebook, entry in entries.items():
         file = folder / suite.name / f"{notebook.replace('/', '--')}.json"
         if file.exists():
             run.append(_new_row(suite, notebook, json.loads(file.read_text()), entry))
-        elif notebook in kept:
-            match = kept[notebook]
+        elif notebook in recorded:
+            match = recorded[notebook]
             cells, jobs, data, commit = (
                 match[name].strip() for name in ("cells", "jobs", "data", "commit")
             )
@@ -120,10 +120,10 @@ def section(suite: Suite, folder: Path, page: str) -> str:
         *_brought(scanned),
     ]
     if others:
-        whole = sum(row.is_whole for row in others)
+        complete = sum(row.is_whole for row in others)
         lines += [
             "",
-            f"Others, of which {whole} of {len(others)} ran whole:",
+            f"Others, of which {complete} of {len(others)} ran whole:",
             "",
             *_table(others),
             *_brought(others),
@@ -133,16 +133,17 @@ def section(suite: Suite, folder: Path, page: str) -> str:
 
 def _counts(run: list[Row]) -> str:
     """How many ran whole, of all and of those that need only what is built and can be had here."""
-    whole = sum(row.is_whole for row in run)
+    complete = sum(row.is_whole for row in run)
     causes = Counter(row.entry.get("cause", "") for row in run if not row.is_whole)
     listed = "; ".join(f"{number} for {CAUSES[cause]}" for cause, number in causes.items() if cause)
     built = len(run) - causes["not built"]
     possible = built - causes["network"] - causes["user"]
     return (
-        f"Of these {len(run)} notebooks **{whole} ran whole, {_percent(whole, len(run))}**; of the "
-        f"{built} that need only what is built {_percent(whole, built)}; of the {possible} that "
+        f"Of these {len(run)} notebooks "
+        f"**{complete} ran whole, {_percent(complete, len(run))}**; of the "
+        f"{built} that need only what is built {_percent(complete, built)}; of the {possible} that "
         "moreover need no site that is missing here and nothing that only their user has "
-        f"{_percent(whole, possible)}. Not whole: {listed or 'none'}."
+        f"{_percent(complete, possible)}. Not whole: {listed or 'none'}."
     )
 
 

@@ -164,13 +164,13 @@ def compare_wheel(wheel_paths: Iterable[str], tracked_paths: Iterable[str]) -> l
     )
     for path in sorted(tracked_paths):
         if path.startswith("src/"):
-            places = {path.removeprefix("src/")} & in_wheel
+            paths = {path.removeprefix("src/")} & in_wheel
         else:
             _, layer, _, inside = path.split("/", 3)
-            places = {place for place in in_wheel if place.endswith(f"/{layer}/{inside}")}
-        if not places:
+            paths = {paths for paths in in_wheel if paths.endswith(f"/{layer}/{inside}")}
+        if not paths:
             problems.append(f"missing: {path}")
-        in_wheel -= places
+        in_wheel -= paths
     return problems + [f"not tracked by git: {path}" for path in sorted(in_wheel)]
 
 

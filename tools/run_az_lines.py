@@ -292,9 +292,9 @@ def _type(group: Group, top: Path, environ: Mapping[str, str]) -> list[Typed]:
         f"accepting={shlex.quote(str(top / 'accepting'))}",
     ]
     for number, line in enumerate(group.lines):
-        place = shlex.quote(str(printed / str(number)))
-        script.append(f"{{ {filled(group, line)}\n}} > {place} 2>&1 < /dev/null")
-        script.append(f"echo $? > {place}.code")
+        output = shlex.quote(str(printed / str(number)))
+        script.append(f"{{ {filled(group, line)}\n}} > {output} 2>&1 < /dev/null")
+        script.append(f"echo $? > {output}.code")
     subprocess.run(
         ["bash", "-c", "\n".join(script)],
         cwd=folder,

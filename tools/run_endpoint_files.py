@@ -174,8 +174,8 @@ class Outcome:
 
     @property
     def is_expected(self) -> bool:
-        wanted = expected(self.path, self.kind)
-        return self.outcome == wanted.outcome and wanted.text in self.text
+        expectation = expected(self.path, self.kind)
+        return self.outcome == expectation.outcome and expectation.text in self.text
 
 
 class Yard:
@@ -183,11 +183,11 @@ class Yard:
 
     def __init__(self, top: Path) -> None:
         self.files = top / "files" / TOP
-        kept = {name: text for name, text in os.environ.items() if "TORCHYARD" not in name}
+        environ = {name: text for name, text in os.environ.items() if "TORCHYARD" not in name}
         self.environ = {
-            **kept,
+            **environ,
             "TORCHYARD_HOME": str(top / "home"),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}",
         }
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
@@ -326,17 +326,17 @@ def create(yard: Yard, came: Outcome, file: str) -> None:
         came.outcome, came.text = "refused", error
         return
     name = json.loads(printed)["name"]
-    place = ("-n", name, "-e", ENDPOINT)
+    options = ("-n", name, "-e", ENDPOINT)
     try:
-        wait_and_ask(yard, came, place)
+        wait_and_ask(yard, came, options)
     finally:
-        yard("online-deployment", "delete", *place, "--yes")
+        yard("online-deployment", "delete", *options, "--yes")
 
 
-def wait_and_ask(yard: Yard, came: Outcome, place: Sequence[str]) -> None:
+def wait_and_ask(yard: Yard, came: Outcome, options: Sequence[str]) -> None:
     began = time.monotonic()
     while True:
-        shown = yard.json("online-deployment", "show", *place)
+        shown = yard.json("online-deployment", "show", *options)
         if shown["provisioning_state"] not in ("Creating", "Updating"):
             break
         if time.monotonic() - began > _LIMIT_S:
@@ -346,22 +346,22 @@ def wait_and_ask(yard: Yard, came: Outcome, place: Sequence[str]) -> None:
     if shown["provisioning_state"] != "Succeeded":
         came.outcome, came.text = "failed", shown["message"]
         return
-    wanted = expected(came.path, came.kind)
-    if not wanted.request:
+    expectation = expected(came.path, came.kind)
+    if not expectation.request:
         came.outcome, came.text = "accepted", "it is ready; the sample has no request"
         return
-    status, answer = ask(yard, wanted, place[1])
+    status, answer = ask(yard, expectation, options[1])
     came.text = answer if status == 200 else f"{status}: {answer}"
     came.outcome = "answered" if status == 200 else "failed"
 
 
-def ask(yard: Yard, wanted: Expected, deployment: str) -> tuple[int, str]:
+def ask(yard: Yard, expectation: Expected, deployment: str) -> tuple[int, str]:
     """What the deployment answers to its sample request."""
-    content = (yard.files / wanted.request).read_bytes()
+    content = (yard.files / expectation.request).read_bytes()
     kind = _JSON
-    if wanted.field:
-        name = Path(wanted.request).name
-        part = f'form-data; name="{wanted.field}"; filename="{name}"'
+    if expectation.field:
+        name = Path(expectation.request).name
+        part = f'form-data; name="{expectation.field}"; filename="{name}"'
         head = f"--torchyard\r\nContent-Disposition: {part}\r\n\r\n".encode()
         content, kind = head + content + b"\r\n--torchyard--\r\n", _FORM
     address = yard.json("online-endpoint", "show", "-n", ENDPOINT)["scoring_uri"]
@@ -425,12 +425,12 @@ def counts(outcomes: Sequence[Outcome]) -> str:
         there = [each for each in outcomes if each.kind == kind]
         ways = ("accepted", "answered", "failed", "refused")
         numbers = {way: sum(each.outcome == way for each in there) for way in ways}
-        named = {
+        variables = {
             "accepted": "accepted", "answered": "accepted and answered their sample request",
             "failed": "accepted and failed for the reason in their row",
             "refused": "refused by name",
         }  # fmt: skip
-        listed = ", ".join(f"{count} {named[way]}" for way, count in numbers.items() if count)
+        listed = ", ".join(f"{count} {variables[way]}" for way, count in numbers.items() if count)
         parts.append(f"{len(there)} files of {kind}s: {listed}.")
     return " ".join(parts)
 

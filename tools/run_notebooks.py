@@ -217,11 +217,11 @@ def _packages_of(python: Path) -> Path:
     return Path(printed.stdout.strip())
 
 
-def yard(place: Place, *arguments: str) -> str:
+def yard(suite_run: Place, *arguments: str) -> str:
     variables = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
     printed = subprocess.run(
         [Path(sys.executable).with_name("yard"), *arguments],
-        env={**variables, **connection_of(place), "TORCHYARD_HOME": str(place.home)},
+        env={**variables, **connection_of(suite_run), "TORCHYARD_HOME": str(suite_run.home)},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -229,13 +229,13 @@ def yard(place: Place, *arguments: str) -> str:
     return printed.stdout
 
 
-def connection_of(place: Place) -> dict[str, str]:
+def connection_of(suite_run: Place) -> dict[str, str]:
     """What the server and its jobs need to reach sites through the proxy."""
-    bundle = place.work / "stand-in-tls" / "trusted.pem"
+    bundle = suite_run.work / "stand-in-tls" / "trusted.pem"
     if not bundle.exists():
         trusted = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile or ""
-        bundle.write_text(Path(trusted).read_text() + place.proxy.authority)
-    return _through(place.proxy, bundle)
+        bundle.write_text(Path(trusted).read_text() + suite_run.proxy.authority)
+    return _through(suite_run.proxy, bundle)
 
 
 def take_unchecked(packages: Path) -> None:
@@ -244,11 +244,11 @@ def take_unchecked(packages: Path) -> None:
     (packages / f"{UNCHECKED.stem}.pth").write_text(f"import {UNCHECKED.stem}\n")
 
 
-def uncheck_environments(place: Place, names: tuple[str, ...]) -> None:
+def uncheck_environments(suite_run: Place, names: tuple[str, ...]) -> None:
     """Build these environments, and let all of the server take data unchecked."""
     for name in names:
-        yard(place, "environment", "build", "-n", name)
-    for mark in (place.home / "environments").glob("*.mark"):
+        yard(suite_run, "environment", "build", "-n", name)
+    for mark in (suite_run.home / "environments").glob("*.mark"):
         folder = mark.with_suffix("")
         for packages in folder.glob("lib/python3*/site-packages"):
             if not (packages / UNCHECKED.name).exists():
@@ -274,29 +274,29 @@ def _is_foreign(name: str) -> bool:
     )
 
 
-def redirection_of(place: Place) -> dict[str, str]:
+def redirection_of(suite_run: Place) -> dict[str, str]:
     redirection: dict[str, str] = json.loads(
-        yard(place, "client-env", "--shell", "json", *place.suite.client_env)
+        yard(suite_run, "client-env", "--shell", "json", *suite_run.suite.client_env)
     )
     return redirection
 
 
 def notebook_variables(
-    place: Place, python: Path, folder: Path, redirection: Mapping[str, str]
+    suite_run: Place, python: Path, folder: Path, redirection: Mapping[str, str]
 ) -> dict[str, str]:
     """The notebook's environment: the redirection to our server, and a home of its own."""
     bundle = folder / "trusted.pem"
-    bundle.write_text(Path(redirection["SSL_CERT_FILE"]).read_text() + place.proxy.authority)
-    kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
+    bundle.write_text(Path(redirection["SSL_CERT_FILE"]).read_text() + suite_run.proxy.authority)
+    environ = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
     temporary = folder / "tmp"
     temporary.mkdir()
     return {
-        **kept,
+        **environ,
         **redirection,
-        **_through(place.proxy, bundle),
+        **_through(suite_run.proxy, bundle),
         "HOME": str(folder),
         "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
-        "PATH": f"{python.parent}{os.pathsep}{kept.get('PATH', '')}",
+        "PATH": f"{python.parent}{os.pathsep}{environ.get('PATH', '')}",
         "VIRTUAL_ENV": str(python.parent.parent),
         "TMPDIR": str(temporary),
         "MPLBACKEND": "agg",
@@ -307,56 +307,56 @@ def notebook_variables(
     }
 
 
-def run_notebook(place: Place, notebook: str) -> dict[str, Any]:
+def run_notebook(suite_run: Place, notebook: str) -> dict[str, Any]:
     """Run one notebook in a fresh folder, and write down what each cell did."""
-    needs = needs_of(place.suite.notebooks.get(notebook, {}))
-    (place.work / "run").mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{place.suite.name}-", dir=place.work / "run"))
+    needs = needs_of(suite_run.suite.notebooks.get(notebook, {}))
+    (suite_run.work / "run").mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{suite_run.suite.name}-", dir=suite_run.work / "run"))
     tree = folder / "tree"
-    extract(place.git_folder, place.suite.folders, tree)
-    yard(place, "workspace", "config", "--path", str(tree))
+    extract(suite_run.git_folder, suite_run.suite.folders, tree)
+    yard(suite_run, "workspace", "config", "--path", str(tree))
     file = tree / notebook
     filled_text, filled = fill_placeholders(
-        file.read_text(encoding="utf-8"), {**needs.placeholders, **place.suite.placeholders}
+        file.read_text(encoding="utf-8"), {**needs.placeholders, **suite_run.suite.placeholders}
     )
     file.write_text(filled_text, encoding="utf-8")
-    client = python_of(needs.client) if needs.client else place.suite.python
+    client = python_of(needs.client) if needs.client else suite_run.suite.python
     python = overlay_python(client, folder / "python")
     for command in needs.commands:
-        yard(place, *command)
+        yard(suite_run, *command)
     for path, text in needs.files.items():
         (file.parent / path).parent.mkdir(parents=True, exist_ok=True)
         (file.parent / path).write_text(text, encoding="utf-8")
     if needs.unchecked is not None:
         take_unchecked(_packages_of(python))
-        uncheck_environments(place, needs.unchecked)
+        uncheck_environments(suite_run, needs.unchecked)
     if needs.packages:
         install = ["-m", "pip", "install", "--quiet", "--no-compile", *needs.packages]
         subprocess.run([python, *install], check=True)
-    redirection = redirection_of(place)
-    place.proxy.sign_in = SignIn(redirection) if needs.sign_in else None
-    variables = {**notebook_variables(place, python, folder, redirection), **needs.variables}
-    document = _run_cells(place, notebook, python, file, variables)
+    redirection = redirection_of(suite_run)
+    suite_run.proxy.sign_in = SignIn(redirection) if needs.sign_in else None
+    variables = {**notebook_variables(suite_run, python, folder, redirection), **needs.variables}
+    document = _run_cells(suite_run, notebook, python, file, variables)
     document["placeholders"] = filled
-    place.results(notebook).write_text(json.dumps(document, indent=1))
+    suite_run.results(notebook).write_text(json.dumps(document, indent=1))
     shutil.rmtree(folder, ignore_errors=True)
     return document
 
 
 def _run_cells(
-    place: Place, notebook: str, python: Path, file: Path, variables: Mapping[str, str]
+    suite_run: Place, notebook: str, python: Path, file: Path, variables: Mapping[str, str]
 ) -> dict[str, Any]:
     """What each cell of `file` did, how its jobs ended, which sites it reached."""
-    results = place.results(notebook)
+    results = suite_run.results(notebook)
     results.parent.mkdir(parents=True, exist_ok=True)
     results.unlink(missing_ok=True)
-    jobs_before = set(job_statuses(place))
+    jobs_before = set(job_statuses(suite_run))
     began = time.monotonic()
-    place.proxy.unreachable.clear()
-    place.proxy.served.clear()
+    suite_run.proxy.unreachable.clear()
+    suite_run.proxy.served.clear()
     with results.with_suffix(".log").open("wb") as log:
         process = subprocess.Popen(
-            [python, CELLS, file, results, str(place.limit_s)],
+            [python, CELLS, file, results, str(suite_run.limit_s)],
             cwd=file.parent,
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -369,15 +369,15 @@ def _run_cells(
         finally:
             _end_group(process)
     document: dict[str, Any] = json.loads(results.read_text()) if results.exists() else {}
-    new_jobs = set(job_statuses(place)) - jobs_before
+    new_jobs = set(job_statuses(suite_run)) - jobs_before
     return document | {
-        "jobs": wait_for_jobs(place, new_jobs),
+        "jobs": wait_for_jobs(suite_run, new_jobs),
         "notebook": notebook,
         "torchyard": _own_commit(),
         "seconds": round(time.monotonic() - began),
         "exit_code": exit_code,
-        "unreachable": sorted(place.proxy.unreachable),
-        "served": sorted(place.proxy.served),
+        "unreachable": sorted(suite_run.proxy.unreachable),
+        "served": sorted(suite_run.proxy.served),
     }
 
 
@@ -386,19 +386,19 @@ def _own_commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def job_statuses(place: Place) -> dict[str, str]:
+def job_statuses(suite_run: Place) -> dict[str, str]:
     """By job; runs that the notebook itself logs to are none."""
     jobs = json.loads(
-        yard(place, "job", "list", "--include-archived", "--all-results", "true", "-o", "json")
+        yard(suite_run, "job", "list", "--include-archived", "--all-results", "true", "-o", "json")
     )
     return {job["name"]: job["status"] for job in jobs if job["type"] != "run"}
 
 
-def wait_for_jobs(place: Place, names: set[str]) -> dict[str, str]:
+def wait_for_jobs(suite_run: Place, names: set[str]) -> dict[str, str]:
     """How the jobs ended that the notebook submitted; some notebooks don't wait for theirs."""
-    deadline = time.monotonic() + place.limit_s
+    deadline = time.monotonic() + suite_run.limit_s
     while True:
-        statuses = {name: text for name, text in job_statuses(place).items() if name in names}
+        statuses = {name: text for name, text in job_statuses(suite_run).items() if name in names}
         if set(statuses.values()) <= ENDED or time.monotonic() > deadline:
             return statuses
         time.sleep(2)
@@ -421,18 +421,18 @@ def is_whole(document: Mapping[str, Any]) -> bool:
     return document.get("exit_code") == 0 and passed_cells(document) == document.get("cells")
 
 
-def _run(place: Place, notebooks: list[str]) -> int:
-    place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    yard(place, "workspace", "update", "--rehearse-on-cpu")
-    whole = 0
+def _run(suite_run: Place, notebooks: list[str]) -> int:
+    suite_run.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    yard(suite_run, "workspace", "update", "--rehearse-on-cpu")
+    complete = 0
     for notebook in notebooks:
-        tries = needs_of(place.suite.notebooks.get(notebook, {})).tries
+        tries = needs_of(suite_run.suite.notebooks.get(notebook, {})).tries
         for number in range(1, tries + 1):
-            document = {**run_notebook(place, notebook), "tries": number}
+            document = {**run_notebook(suite_run, notebook), "tries": number}
             if is_whole(document):
                 break
-        place.results(notebook).write_text(json.dumps(document, indent=1))
-        whole += is_whole(document)
+        suite_run.results(notebook).write_text(json.dumps(document, indent=1))
+        complete += is_whole(document)
         errors = [result["error"] for result in document.get("results", []) if result["error"]]
         print(
             f"{passed_cells(document)}/{document.get('cells', '?')} {document['seconds']} s "
@@ -442,8 +442,8 @@ def _run(place: Place, notebooks: list[str]) -> int:
             sep="\n",
             flush=True,
         )
-    print(f"{whole} of {len(notebooks)} notebooks passed whole")
-    return 0 if whole == len(notebooks) else 1
+    print(f"{complete} of {len(notebooks)} notebooks passed whole")
+    return 0 if complete == len(notebooks) else 1
 
 
 def main(arguments: list[str]) -> int:
@@ -460,12 +460,12 @@ def main(arguments: list[str]) -> int:
     stand_ins = work / f"stand-ins-{suite.name}"
     make_stand_ins(suite, chosen.repository, stand_ins)
     with stand_in_proxy.running(stand_ins, work / "stand-in-tls") as proxy:
-        place = Place(suite, chosen.repository, work, chosen.limit, proxy)
+        suite_run = Place(suite, chosen.repository, work, chosen.limit, proxy)
         try:
-            return _run(place, chosen.notebooks or list(suite.notebooks))
+            return _run(suite_run, chosen.notebooks or list(suite.notebooks))
         finally:
-            if (place.home / "server.json").exists():
-                yard(place, "server", "stop")
+            if (suite_run.home / "server.json").exists():
+                yard(suite_run, "server", "stop")
 
 
 if __name__ == "__main__":

@@ -111,8 +111,8 @@ def main() -> None:
         config = top / "config" / ".azureml" / "config.json"
         _, printed, _ = yard("client-env", "--shell", "json")
         variables = {**yard.environ, **json.loads(printed)}
-        for what, answer in run(yard.json, published(yard.files), variables, config):
-            print(f"{what:44} {answer}", flush=True)
+        for title, answer in run(yard.json, published(yard.files), variables, config):
+            print(f"{title:44} {answer}", flush=True)
     finally:
         for endpoint in yard.json("online-endpoint", "list"):
             yard("online-endpoint", "delete", "-n", endpoint["name"], "--yes")

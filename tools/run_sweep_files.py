@@ -134,11 +134,11 @@ def at_once(trials: Sequence[Mapping[str, Any]]) -> int:
     for trial in trials:
         if trial.get("started_at") and trial.get("ended_at"):
             changes += [(_moment(trial["ended_at"]), -1), (_moment(trial["started_at"]), 1)]
-    running = most = 0
+    running = peak = 0
     for _, change in sorted(changes):
         running += change
-        most = max(most, running)
-    return most
+        peak = max(peak, running)
+    return peak
 
 
 def _moment(text: str) -> datetime:
@@ -205,10 +205,12 @@ def _client(top: Path, environ: Mapping[str, str], program: str, *arguments: str
         ["yard", "client-env", "--shell", "json"], env=dict(environ), text=True
     )
     python = ROOT / ".azure-clients" / CLIENT / "bin" / "python"
-    kept = {name: text for name, text in environ.items() if not name.startswith("TORCHYARD")}
+    own_variables = {
+        name: text for name, text in environ.items() if not name.startswith("TORCHYARD")
+    }
     config = str(top / ".azureml" / "config.json")
     command = [str(python), "-c", program, config, *arguments]
-    variables = {**kept, **json.loads(shown)}
+    variables = {**own_variables, **json.loads(shown)}
     done = subprocess.run(command, env=variables, cwd=top, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"the client failed: {done.stderr[-4000:]}")

@@ -65,9 +65,9 @@ def test_bodies_that_do_not_end_do_not_fill_the_memory(
 ) -> None:
     home, port, pid = server
     before_mb = _memory_mb(pid)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for _ in range(25):
-            held.enter_context(_begin(home, port, token))
+            stack.enter_context(_begin(home, port, token))
         if not token:
             eventually(
                 lambda: _spooled_bytes(home, pid) >= 24 * (_SIZE_BYTES - (2 << 20)),

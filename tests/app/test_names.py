@@ -90,26 +90,26 @@ def _ask(client: TestClient, method: str, path: str, body: Any, name: str) -> An
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\u2028"])
-@pytest.mark.parametrize(("what", "method", "path", "body"), NAMED, ids=[row[0] for row in NAMED])
+@pytest.mark.parametrize(("noun", "method", "path", "body"), NAMED, ids=[row[0] for row in NAMED])
 def test_a_name_may_not_end_with_a_line_end(
-    client: TestClient, what: str, method: str, path: str, body: Any, end: str
+    client: TestClient, noun: str, method: str, path: str, body: Any, end: str
 ) -> None:
-    name = GOOD.get(what, "good")
+    name = GOOD.get(noun, "good")
     answer = _ask(client, method, path, body, name + end)
-    assert answer.status_code in (400, 404), (what, answer.status_code, answer.text)
+    assert answer.status_code in (400, 404), (noun, answer.status_code, answer.text)
     assert answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("what", "method", "path", "body"),
+    ("noun", "method", "path", "body"),
     [row for row in NAMED if row[0] not in ONLY_REFUSED],
     ids=[row[0] for row in NAMED if row[0] not in ONLY_REFUSED],
 )
 def test_the_same_name_without_a_line_end_is_accepted(
-    client: TestClient, what: str, method: str, path: str, body: Any
+    client: TestClient, noun: str, method: str, path: str, body: Any
 ) -> None:
-    answer = _ask(client, method, path, body, GOOD.get(what, "good"))
-    assert answer.status_code < 300, (what, answer.text)
+    answer = _ask(client, method, path, body, GOOD.get(noun, "good"))
+    assert answer.status_code < 300, (noun, answer.text)
 
 
 @pytest.mark.parametrize(

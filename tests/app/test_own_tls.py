@@ -115,10 +115,10 @@ def test_it_is_renewed_while_it_runs(tmp_path: Path) -> None:
         assert old is not None and life.own.way("127.0.0.1") == way
         clock.advance(timedelta(days=390).total_seconds())
         renewed = life.own.way("127.0.0.1")
-        kept = certificates.read_stored(tmp_path)
-        assert kept is not None and kept.ends_at > old.ends_at
+        stored = certificates.read_stored(tmp_path)
+        assert stored is not None and stored.ends_at > old.ends_at
         assert renewed == way  # the same authority: nobody has to trust anything again
-        assert _ends(way) == kept.ends_at.replace(microsecond=0)
+        assert _ends(way) == stored.ends_at.replace(microsecond=0)
 
 
 def _ends(way: listeners.TlsEndpoint) -> datetime:
@@ -139,8 +139,8 @@ def test_an_expired_certificate_is_renewed_after_the_start(tmp_path: Path) -> No
     with living(tmp_path) as life:
         assert life.had_tls
         eventually(lambda: certificates.read_stored(tmp_path) != over, "another certificate")
-        kept = certificates.read_stored(tmp_path)
-        assert kept is not None and kept.ends_at > now
+        stored = certificates.read_stored(tmp_path)
+        assert stored is not None and stored.ends_at > now
         assert scheme_at(life.own.way("localhost")) == "https"
 
 

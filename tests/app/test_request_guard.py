@@ -75,8 +75,8 @@ def test_a_worker_deletes_a_checkpoint_of_its_job(client: TestClient, api: Api) 
     for name in ("checkpoints/step-1/a", "checkpoints/step-1/manifest.json", "kept"):
         assert client.put(f"{base}/{name}", content=b"x", headers=worker).status_code == 200
     for _ in range(2):
-        gone = client.delete(f"{base}/checkpoints/step-1", headers=worker)
-        assert (gone.status_code, gone.json()) == (200, {})
+        response = client.delete(f"{base}/checkpoints/step-1", headers=worker)
+        assert (response.status_code, response.json()) == (200, {})
     listing = f"/v1/attempts/{api.names['attempt_id']}/previous-outputs"
     left = [file["path"] for file in client.get(listing, headers=worker).json()["files"]]
     assert "kept" in left and not [path for path in left if path.startswith("checkpoints")]
@@ -108,8 +108,8 @@ def test_records_and_events_are_bounded(client: TestClient, api: Api) -> None:
      {"body": {"exit_code": 2**40}}, {"at": "0001-01-01T00:00:00+14:00"}],
 )  # fmt: skip
 def test_invalid_events_are_refused(event: Any, client: TestClient, api: Api) -> None:
-    whole = {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited", **event}
-    body = {"node": 0, "events": [whole if event else {}]}
+    complete = {"seq": 0, "at": "2026-01-01T00:00:00Z", "kind": "node_exited", **event}
+    body = {"node": 0, "events": [complete if event else {}]}
     worker = {"Authorization": f"Bearer {api.worker}"}
     url = f"/v1/attempts/{api.names['attempt_id']}/report"
     answer = client.post(url, json=body, headers=worker)
@@ -225,8 +225,8 @@ def _worker_routes(api: Api) -> list[tuple[str, str]]:
 def _ask(client: TestClient, method: str, path: str, token: str) -> int:
     body: dict[str, Any] = {"node": 0, "events": [], "seq": 0, "records": [], "address": "a"}
     headers = {"Authorization": f"Bearer {token}"} if token else {"Authorization": ""}
-    what: dict[str, Any] = {"json": body} if method in ("POST", "PUT") else {}
-    status: int = client.request(method, path, headers=headers, **what).status_code
+    options: dict[str, Any] = {"json": body} if method in ("POST", "PUT") else {}
+    status: int = client.request(method, path, headers=headers, **options).status_code
     return status
 
 

@@ -47,8 +47,8 @@ def test_the_newest_lines_are_kept_in_order(tmp_path: Path) -> None:
     sizes = {file.name: file.stat().st_size for file in tmp_path.glob("server.log*")}
     assert set(sizes) == {"server.log", "server.log.1", "server.log.2", "server.log.3"}
     assert all(size < 5_200 for size in sizes.values()), sizes
-    kept = _numbers(log, "a")
-    assert kept == list(range(kept[0], 1000)) and len(kept) > 100
+    numbers = _numbers(log, "a")
+    assert numbers == list(range(numbers[0], 1000)) and len(numbers) > 100
 
 
 def test_several_servers_write_to_the_same_successor(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_several_servers_write_to_the_same_successor(tmp_path: Path) -> None:
     files = sorted(file.name for file in tmp_path.glob("server.log*"))
     assert files == ["server.log", "server.log.1", "server.log.2", "server.log.3"]
     for name in "abc":
-        kept = _numbers(log, name)
+        numbers = _numbers(log, name)
         # A line that is written while another server renames lands at the old file's end.
-        assert sorted(kept) == sorted(set(kept))
+        assert sorted(numbers) == sorted(set(numbers))
     assert max(number for name in "abc" for number in _numbers(log, name)) == 399
 
 
@@ -82,8 +82,8 @@ def test_a_killed_server_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
         writer.kill()
         writer.wait()
     assert _start(log, "last", 300).wait(60) == 0
-    kept = _numbers(log, "last")
-    assert kept == list(range(kept[0], 300))
+    numbers = _numbers(log, "last")
+    assert numbers == list(range(numbers[0], 300))
     assert all(file.stat().st_size < 5_300 for file in tmp_path.glob("server.log*"))
 
 

@@ -126,8 +126,8 @@ def test_what_the_administrator_chose_stays_when_others_change_the_rest(site: Se
     # The token would be sent to another machine.
     document["torchyard"]["address"] = "192.0.2.1:6379"
     site.refused("carl", "PUT", f"{HERE}/computes/mine", document)
-    kept = site.ok("home", "GET", f"{HERE}/computes/mine")
-    assert kept["torchyard"]["address"] == ADDRESS
+    compute = site.ok("home", "GET", f"{HERE}/computes/mine")
+    assert compute["torchyard"]["address"] == ADDRESS
 
 
 def test_with_a_runner_the_token_of_ray_is_for_who_administers_the_server(site: Served) -> None:

@@ -58,8 +58,8 @@ class LyingPlace:
     def walk(self, prefix: str) -> Iterator[Entry]:
         return iter([Entry(self.name, 6, "1")])
 
-    def fetch(self, wanted: Sequence[tuple[str, Path]]) -> None:
-        for _, target in wanted:
+    def fetch(self, requested: Sequence[tuple[str, Path]]) -> None:
+        for _, target in requested:
             target.write_bytes(b"ATTACK")
 
     def local(self, path: str) -> Path | None:
@@ -102,8 +102,8 @@ def test_a_store_writes_nothing_outside_the_cache(
     before = tree(tmp_path, but=home)
     refused = 0
     for number, name in enumerate(NAMES):
-        place = data.DataLocation(LyingPlace(name), "p", f"s3://b/{number}")  # type: ignore[arg-type]
-        monkeypatch.setattr(data, "locate", lambda *_, place=place: place)
+        location = data.DataLocation(LyingPlace(name), "p", f"s3://b/{number}")  # type: ignore[arg-type]
+        monkeypatch.setattr(data, "locate", lambda *_, location=location: location)
         try:
             fetcher.fetch("default", "uri_folder", f"s3://b/{number}", clock.now(), lambda: False)
         except (TorchyardError, OSError, ValueError):

@@ -61,8 +61,8 @@ def _quoted(name: str) -> str:
 
 def put(site: Served, name: str, content: bytes, query: str, **headers: str) -> httpx2.Response:
     """With headers as `meta_name="…"` for `x-ms-meta-name`, `blob_content_type` for that one."""
-    named = {_header(key): value for key, value in headers.items()}
-    answer = send(site, "PUT", name, query, content, {**BLOCK_BLOB, **named})
+    by_name = {_header(key): value for key, value in headers.items()}
+    answer = send(site, "PUT", name, query, content, {**BLOCK_BLOB, **by_name})
     assert answer.status_code == 201, answer.text
     return answer
 
@@ -75,12 +75,12 @@ def _header(key: str) -> str:
 
 def code(answer: httpx2.Response) -> tuple[int, str]:
     """The status, and Azure's code, which is the same in header and body."""
-    named = str(answer.headers.get("x-ms-error-code", ""))
+    code = str(answer.headers.get("x-ms-error-code", ""))
     if answer.request.method != "HEAD" and answer.content:
         root = ElementTree.fromstring(answer.content)
-        assert root.findtext("Code") == named
+        assert root.findtext("Code") == code
         assert root.findtext("Message")
-    return answer.status_code, named
+    return answer.status_code, code
 
 
 def listed(answer: httpx2.Response) -> tuple[list[str], list[str], str]:

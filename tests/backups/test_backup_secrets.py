@@ -82,11 +82,11 @@ def services(open_home: Open, tmp_path: Path) -> Services:
     return services
 
 
-def _everything(place: Path) -> bytes:
+def _everything(folder: Path) -> bytes:
     """All bytes of a backup, also those that no file shows."""
-    if place.is_dir():
-        return b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())
-    return place.read_bytes()
+    if folder.is_dir():
+        return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return folder.read_bytes()
 
 
 def _options(services: Services) -> dict[str, object]:
@@ -187,9 +187,9 @@ def test_a_wrong_passphrase_restores_nothing(services: Services, tmp_path: Path)
 def test_changed_secrets_are_refused() -> None:
     secrets = secret_parts.Secrets((), (("signing.key", "AAAA"),))
     body = json.loads(secret_parts.to_json(secrets, PASSPHRASE))
-    place = Path("b.tar")
-    whole = json.dumps(body).encode()
-    assert secret_parts.from_json(whole, PASSPHRASE, place)[0] == secrets
+    target = Path("b.tar")
+    content = json.dumps(body).encode()
+    assert secret_parts.from_json(content, PASSPHRASE, target)[0] == secrets
     cipher = body["cipher"]
     for changed in (
         {"cipher": ("B" if cipher[0] != "B" else "C") + cipher[1:]},
@@ -198,7 +198,7 @@ def test_changed_secrets_are_refused() -> None:
         {"salt": 7},
     ):
         with pytest.raises(InvalidInput):
-            secret_parts.from_json(json.dumps({**body, **changed}).encode(), PASSPHRASE, place)
+            secret_parts.from_json(json.dumps({**body, **changed}).encode(), PASSPHRASE, target)
 
 
 @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ def test_the_command_says_what_is_missing(services: Services, tmp_path: Path) ->
 
 
 def test_a_backup_of_a_development_version_is_named(services: Services, tmp_path: Path) -> None:
-    place = tmp_path / "old"
-    actions.backup(services.home, "", place)
-    about = json.loads((place / "about.json").read_text())
-    (place / "about.json").write_text(json.dumps({**about, "schema": "0015"}))
+    old_home = tmp_path / "old"
+    actions.backup(services.home, "", old_home)
+    about = json.loads((old_home / "about.json").read_text())
+    (old_home / "about.json").write_text(json.dumps({**about, "schema": "0015"}))
     with pytest.raises(Conflict) as refusal:
-        actions.restore(tmp_path / "again", "", place)
-    assert refusal.value.message.startswith(f"the backup `{place}` was made by a development")
+        actions.restore(tmp_path / "again", "", old_home)
+    assert refusal.value.message.startswith(f"the backup `{old_home}` was made by a development")
     assert isinstance(refusal.value, TorchyardError) and ".part" not in refusal.value.message

@@ -267,8 +267,8 @@ def test_a_truncated_archive_is_refused(
 def test_a_changed_byte_is_detected(backed_up: Path, tmp_path: Path) -> None:
     content = bytearray(backed_up.read_bytes())
     with tarfile.open(backed_up) as tar:
-        place = tar.getmember("torchyard.db").offset_data + 5000
-    content[place] ^= 1
+        offset = tar.getmember("torchyard.db").offset_data + 5000
+    content[offset] ^= 1
     backed_up.write_bytes(content)
     message = refused(tmp_path / "new", backed_up, "broken_backup")
     assert "`torchyard.db` is not what was backed up" in message
@@ -324,9 +324,9 @@ def test_a_home_in_use_is_not_restored_over(
     services: Services, backed_up: Path, tmp_path: Path
 ) -> None:
     refused(services.home, backed_up, "not_empty")
-    held = hold_home(services.home)
+    lock = hold_home(services.home)
     refused(services.home, backed_up, "served")
-    held.close()
+    lock.close()
 
 
 def test_a_backup_overwrites_nothing(services: Services, backed_up: Path, tmp_path: Path) -> None:
@@ -341,10 +341,10 @@ def test_a_backup_overwrites_nothing(services: Services, backed_up: Path, tmp_pa
 @pytest.mark.slow
 def test_the_command_backs_up_and_restores(services: Services, tmp_path: Path) -> None:
     def yard(home: Path, *arguments: str, expect: int = 0) -> str:
-        kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+        environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         ended = subprocess.run(
             [Path(sys.executable).with_name("yard"), "server", *arguments],
-            env={**kept, "TORCHYARD_HOME": str(home)},
+            env={**environ, "TORCHYARD_HOME": str(home)},
             capture_output=True,
             text=True,
             timeout=100,

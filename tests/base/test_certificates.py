@@ -130,8 +130,8 @@ def test_many_at_once_make_one_authority(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(names_found) == 8 and len(set(names_found)) == 1
-    kept = certificates.read_stored(tmp_path)
-    assert kept is not None and {f"name-{i}" for i in range(8)} <= kept.names
+    stored = certificates.read_stored(tmp_path)
+    assert stored is not None and {f"name-{i}" for i in range(8)} <= stored.names
 
 
 def test_a_name_of_a_certificate_that_was_given(tmp_path: Path) -> None:

@@ -147,13 +147,13 @@ def test_a_read_is_one_instant(db: Database) -> None:
 
 def test_a_writer_of_everything_waits_for_those_of_parts_and_they_for_it(db: Database) -> None:
     inside = threading.Event()
-    held = threading.Event()
+    acquired = threading.Event()
     order: list[str] = []
 
     def part() -> None:
         with db.write("job/1"):
             inside.set()
-            held.wait(60)
+            acquired.wait(60)
             order.append("part")
 
     def everything() -> None:
@@ -170,7 +170,7 @@ def test_a_writer_of_everything_waits_for_those_of_parts_and_they_for_it(db: Dat
     threads += [threading.Thread(target=everything), threading.Thread(target=same_part)]
     for thread in threads[1:]:
         thread.start()
-    held.set()
+    acquired.set()
     for thread in threads:
         thread.join(60)
     assert order[0] == "part" and sorted(order) == ["everything", "part", "same part"]

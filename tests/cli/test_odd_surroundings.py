@@ -37,10 +37,10 @@ def test_an_output_that_cannot_hold_every_letter(server: FakeServer, tmp_path: P
 def test_a_folder_that_is_gone(
     server: FakeServer, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    missing = tmp_path / "gone"
+    missing.mkdir()
+    monkeypatch.chdir(missing)
+    missing.rmdir()
     answer = yard("job", "list")
     assert answer.code == 2
     assert answer.err.startswith("error: the current folder no longer exists\nhint: ")

@@ -24,8 +24,8 @@ def test_a_listed_fairscale_becomes_the_layer_and_says_so(torch: str) -> None:
 @pytest.mark.parametrize("torch", ["torch==1.13.1", "torch == 1.10.2+cpu"])
 def test_beside_an_older_torch_it_stays_as_it_is(torch: str) -> None:
     lines = [torch, "fairscale==0.4.13", "horovod"]
-    kept, names, _ = layers.split(lines)
-    assert (kept, names) == (lines[:2], ("horovod",))
+    remaining, names, _ = layers.split(lines)
+    assert (remaining, names) == (lines[:2], ("horovod",))
 
 
 def test_it_lies_there_as_a_package(tmp_path: Path) -> None:

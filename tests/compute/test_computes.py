@@ -44,8 +44,8 @@ def demand_of(
     return nodes
 
 
-def scale(db: Database, clock: FakeClock, wanted: int = 0) -> None:
-    scaling.resize_clusters(db, clock, lambda connection: {(HERE, "cpu"): wanted})
+def scale(db: Database, clock: FakeClock, target: int = 0) -> None:
+    scaling.resize_clusters(db, clock, lambda connection: {(HERE, "cpu"): target})
 
 
 def counts(db: Database) -> dict[str, int]:
@@ -112,7 +112,7 @@ def test_nodes_that_a_waiting_job_could_use_stay(db: Database, clock: FakeClock)
     hold(db, clock, "one", 3)
     release(db, clock, "one")
     clock.advance(100)
-    scale(db, clock, wanted=2)
+    scale(db, clock, target=2)
     assert counts(db) == {"idle": 2}
     scale(db, clock)
     assert counts(db) == {}
@@ -332,16 +332,16 @@ def test_use_over_midnight_is_split_by_day() -> None:
 )
 @settings(deadline=None)
 def test_a_choice_never_passes_the_maximum(
-    most: int, busy: set[int], idle: set[int], avoided: set[int], count: int
+    maximum: int, busy: set[int], idle: set[int], avoided: set[int], count: int
 ) -> None:
-    compute = Compute("cpu", HERE, datetime.now(timezone.utc), max_instances=most)
-    idle = {number for number in idle - busy if number < most}
+    compute = Compute("cpu", HERE, datetime.now(timezone.utc), max_instances=maximum)
+    idle = {number for number in idle - busy if number < maximum}
     choice = nodes.choose(compute, sorted(idle), sorted(busy), count, avoided)
     if choice.why_not:
         return
     assert len(set(choice.numbers)) == count
-    assert not set(choice.numbers) & busy and max(choice.numbers) < most
-    assert len(busy) + count <= most
+    assert not set(choice.numbers) & busy and max(choice.numbers) < maximum
+    assert len(busy) + count <= maximum
     made = set(choice.numbers) - idle
     assert not made or not (idle - set(choice.numbers) - avoided), "idle ones come first"
 
@@ -355,14 +355,14 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
     """Never above the maximum, no node idle for long while a fitting job waits, back to min."""
     dice = random.Random(seed)
     name = f"cluster{seed}"
-    most, least, idle_s = dice.randint(1, 6), dice.randint(0, 2), dice.choice([0, 5, 60])
-    least = min(least, most)
+    maximum, least, idle_s = dice.randint(1, 6), dice.randint(0, 2), dice.choice([0, 5, 60])
+    least = min(least, maximum)
     document = {
-        "name": name, "max_instances": most, "min_instances": least,
+        "name": name, "max_instances": maximum, "min_instances": least,
         "idle_time_before_scale_down": idle_s,
     }  # fmt: skip
     made = actions.create(db, clock, HERE, document)
-    queue = [(f"{seed}-{n}", dice.randint(1, most), dice.randint(1, 40)) for n in range(8)]
+    queue = [(f"{seed}-{n}", dice.randint(1, maximum), dice.randint(1, 40)) for n in range(8)]
     running: list[tuple[str, datetime]] = []
     while queue or running:
         for attempt, until in list(running):
@@ -379,17 +379,17 @@ def test_scaling_under_a_random_load(db: Database, clock: FakeClock, seed: int) 
                 break
             queue.pop(0)
             running.append((attempt, clock.now() + timedelta(seconds=length_s)))
-        wanted = sum(count for _, count, _ in queue)
+        requested_nodes = sum(count for _, count, _ in queue)
         before = actions.use(db, made).counts["idle"]
-        scaling.resize_clusters(db, clock, partial(demand_of, {(HERE, name): wanted}))
+        scaling.resize_clusters(db, clock, partial(demand_of, {(HERE, name): requested_nodes}))
         use = actions.use(db, made)
-        assert use.current <= most
+        assert use.current <= maximum
         assert use.current >= least
-        assert use.counts["idle"] >= min(before, wanted), "a node was taken from who waits"
+        assert use.counts["idle"] >= min(before, requested_nodes), "a node was taken from who waits"
         clock.advance(dice.randint(2, 15))
     clock.advance(idle_s)
     scaling.resize_clusters(db, clock, lambda connection: {})
     assert actions.use(db, made).current == least
-    assert max(sample.current for sample in actions.samples(db, made)) <= most
+    assert max(sample.current for sample in actions.samples(db, made)) <= maximum
     with db.write() as connection:
         actions.forget_all(connection, HERE)

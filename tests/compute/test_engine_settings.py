@@ -85,10 +85,10 @@ def test_a_wrong_setting_is_named(mapping: Any, message: str, hint: str, at: str
         read({"torchyard": mapping})
     assert message in refusal.value.message
     assert hint in refusal.value.hint
-    place = tuple(refusal.value.at)
-    assert place[0] == "torchyard"
+    location = tuple(refusal.value.at)
+    assert location[0] == "torchyard"
     if at is not None:
-        assert place[1:] == ((at,) if at else ())
+        assert location[1:] == ((at,) if at else ())
 
 
 def test_a_key_with_two_values_is_refused() -> None:

@@ -132,9 +132,13 @@ def test_a_token_of_a_machine_ends_with_it(db: Database, clock: FakeClock, ray: 
         name: machines.new_token(db, clock, HERE, ray, name, "ann")[0]
         for name in ("lab-3", "lab-4", "lab-5")
     }
-    kept = identity_of(db, clock, tokens["lab-3"])
-    assert kept is not None
-    assert (kept.user, kept.kind, kept.subject) == ("ann", TokenKind.MACHINE, f"{HERE}/{ray}/lab-3")
+    identity = identity_of(db, clock, tokens["lab-3"])
+    assert identity is not None
+    assert (identity.user, identity.kind, identity.subject) == (
+        "ann",
+        TokenKind.MACHINE,
+        f"{HERE}/{ray}/lab-3",
+    )
     second, _ = machines.new_token(db, clock, HERE, ray, "lab-3", "ann")
     assert identity_of(db, clock, tokens["lab-3"]) is None
 

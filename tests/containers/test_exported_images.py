@@ -157,17 +157,17 @@ def test_it_is_pushed_and_pulled(
     machine: Machine, create: Create, registry: str, tmp_path: Path
 ) -> None:
     name = create("pushed", pip_requirements=["greeting==1.0"])
-    place = f"{registry}/team/pushed:one"
-    exported = export(machine, name, "--push", place)
-    assert exported["pushed"] == place and exported["path"] is None
+    image = f"{registry}/team/pushed:one"
+    exported = export(machine, name, "--push", image)
+    assert exported["pushed"] == image and exported["path"] is None
     pull = ("pull", "--quiet", "--tls-verify=false")
-    machine.podman(*pull, place)
-    assert machine.podman(*RUN, place, "python", "-c", PRINT).startswith("good day")
+    machine.podman(*pull, image)
+    assert machine.podman(*RUN, image, "python", "-c", PRINT).startswith("good day")
     # The same layers are sent once, whatever the name.
     again = export(machine, name, "--push", f"{registry}/team/pushed")
     assert again["digest"] == exported["digest"] and again["pushed"].endswith("/team/pushed:1")
     machine.podman(*pull, f"{registry}/team/pushed@{exported['digest']}")
-    machine.podman("image", "rm", "--force", place)
+    machine.podman("image", "rm", "--force", image)
 
 
 def test_a_base_of_ones_own(machine: Machine, create: Create, tmp_path: Path) -> None:

@@ -231,9 +231,9 @@ def test_the_doctor_names_the_engine(machine: Machine) -> None:
 
 def _runs(command: str) -> bool:
     """Whether a process of exactly these words is alive."""
-    wanted = command.encode().replace(b" ", b"\0")
+    command_line = command.encode().replace(b" ", b"\0")
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (folder / "cmdline").read_bytes().strip(b"\0") == wanted:
+            if (folder / "cmdline").read_bytes().strip(b"\0") == command_line:
                 return True
     return False

@@ -48,14 +48,14 @@ def install(client: str) -> None:
     if is_whole(client):
         return
     print(f"installing {client} into {FOLDER.name}", flush=True)
-    place = FOLDER / client
-    shutil.rmtree(place, ignore_errors=True)
-    _uv("venv", "--quiet", "--python", _interpreter(client), str(place))
+    folder = FOLDER / client
+    shutil.rmtree(folder, ignore_errors=True)
+    _uv("venv", "--quiet", "--python", _interpreter(client), str(folder))
     _uv(
         *("pip", "install", "--quiet", "--python", str(python(client))),
         *("--requirement", str(LOCKS / f"{client}.txt"), "--compile-bytecode"),
     )
-    (place / ".lock").write_text(_hash(client))
+    (folder / ".lock").write_text(_hash(client))
 
 
 def lock(client: str) -> None:

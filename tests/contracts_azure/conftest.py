@@ -54,8 +54,8 @@ def yard() -> Iterator[Yard]:
 def variables(yard: Yard) -> dict[str, str]:
     """What redirects a client to the server; nothing of ours besides."""
     redirection: dict[str, str] = json.loads(yard("client-env", "--shell", "json"))
-    kept = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
-    return {**kept, **redirection, EXPIRED: _expired(yard)}
+    environ = {name: text for name, text in os.environ.items() if not _is_foreign(name)}
+    return {**environ, **redirection, EXPIRED: _expired(yard)}
 
 
 def _expired(yard: Yard) -> str:

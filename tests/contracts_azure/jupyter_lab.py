@@ -57,14 +57,14 @@ def running_lab(
         f"--IdentityProvider.token={TOKEN}",
         "--MappingKernelManager.kernel_info_timeout=300",
     ]
-    places = {"JUPYTER_CONFIG_DIR": top, "JUPYTER_DATA_DIR": top / "data", "IPYTHONDIR": top}
-    names = {"JUPYTER_RUNTIME_DIR": top / "run", **places}
+    folders = {"JUPYTER_CONFIG_DIR": top, "JUPYTER_DATA_DIR": top / "data", "IPYTHONDIR": top}
+    names = {"JUPYTER_RUNTIME_DIR": top / "run", **folders}
     log = folder / "lab.log"
     with log.open("wb") as opened:
         process = subprocess.Popen(
             [*command, *options],
             cwd=folder,
-            env={**variables, **{name: str(place) for name, place in names.items()}},
+            env={**variables, **{name: str(path) for name, path in names.items()}},
             stdout=opened,
             stderr=subprocess.STDOUT,
         )
@@ -100,12 +100,12 @@ def watch(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(watching.pid, signal.SIGKILL)
             watching.wait()
-    kept = os.environ.get("TORCHYARD_KEEP_SCREENSHOTS")
-    for file in folder.glob("*.png") if kept else ():
-        shutil.copy(file, str(kept))
+    kept_folder = os.environ.get("TORCHYARD_KEEP_SCREENSHOTS")
+    for file in folder.glob("*.png") if kept_folder else ():
+        shutil.copy(file, str(kept_folder))
     file = folder / "seen.json"
     contents: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    told_short = {name: what for name, what in contents.items() if name != "requests"}
+    told_short = {name: content for name, content in contents.items() if name != "requests"}
     assert watching.returncode == 0, f"{log.read_text()}\n{json.dumps(told_short, indent=1)}"
     return contents
 

@@ -53,13 +53,13 @@ def model_download(world: World) -> Any:
         target = world.folder / f"downloaded-{word}"
         world.ml.models.download(world.name(word), version="1", download_path=str(target))
         files += [file for file in target.rglob("weights.bin") if file.read_text() == WEIGHTS]
-    places = [str(file.relative_to(world.folder)) for file in files]
+    paths = [str(file.relative_to(world.folder)) for file in files]
     # A folder lies in one of its own name, as with Azure.
-    assert places == [
+    assert paths == [
         f"downloaded-net/{world.name('net')}/net/weights.bin",
         f"downloaded-one/{world.name('one')}/weights.bin",
-    ], places
-    return places
+    ], paths
+    return paths
 
 
 @operation("Models", "`models.create_or_update` again: tags, description, stage")

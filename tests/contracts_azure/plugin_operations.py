@@ -90,11 +90,11 @@ def search(world: World) -> Any:
 def many(world: World) -> Any:
     mlflow = mlflow_in(world)
     client = mlflow.MlflowClient()
-    place = client.create_experiment(world.name("many"))
-    made = {client.create_run(place).info.run_id for _ in range(60)}
+    experiment_id = client.create_experiment(world.name("many"))
+    made = {client.create_run(experiment_id).info.run_id for _ in range(60)}
     seen, token = set(), None
     while token != "":
-        page = client.search_runs([place], max_results=25, page_token=token)
+        page = client.search_runs([experiment_id], max_results=25, page_token=token)
         seen |= {run.info.run_id for run in page}
         token = page.token or ""
     assert seen == made, len(seen)

@@ -44,9 +44,9 @@ def main(client: str, folder: Path, *words: str) -> None:
         )
         if not result["ok"]:
             print(f"         {result['error'][:300]}", flush=True)
-        whole = folder / "results.json.part"
-        whole.write_text(json.dumps(results, default=str, indent=1))
-        whole.replace(folder / "results.json")
+        partial_file = folder / "results.json.part"
+        partial_file.write_text(json.dumps(results, default=str, indent=1))
+        partial_file.replace(folder / "results.json")
 
 
 if __name__ == "__main__":

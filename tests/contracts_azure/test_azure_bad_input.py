@@ -93,8 +93,8 @@ def test_an_upload_that_is_cut_off_leaves_nothing(yard: Yard, variables: dict[st
         head = f"PUT {target} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: 1000000\r\n"
         wire.sendall(f"{head}x-ms-blob-type: BlockBlob\r\n\r\n".encode() + b"x" * 400_000)
     with pytest.raises(urllib.error.HTTPError) as refused:
-        whole = f"https://{address.netloc}{target}"
-        urllib.request.urlopen(whole, timeout=60, context=_trusting(variables))
+        url = f"https://{address.netloc}{target}"
+        urllib.request.urlopen(url, timeout=60, context=_trusting(variables))
     with refused.value as answer:
         assert (answer.code, answer.headers["x-ms-error-code"]) == (404, "BlobNotFound")
 

@@ -36,13 +36,16 @@ def test_files_are_logged_and_read_without_a_token(
     lines = [line.split(" ", 1) for line in printed.splitlines()]
     printed_by_word = {word: rest for word, rest in lines}
     shown = json.loads(yard("job", "show", "-n", "old-mlflow", "-o", "json"))
-    place = f"mlflow-artifacts:/{shown['params']['where'].split('/', 1)[1]}"
-    assert place.endswith("/old-mlflow/artifacts") and "yard_r_" not in place
-    assert printed_by_word["logs"] == f"to mlflow-artifacts:/{'*' * 50}/{place.split('/', 1)[1]}"
+    artifact_uri = f"mlflow-artifacts:/{shown['params']['where'].split('/', 1)[1]}"
+    assert artifact_uri.endswith("/old-mlflow/artifacts") and "yard_r_" not in artifact_uri
+    assert (
+        printed_by_word["logs"]
+        == f"to mlflow-artifacts:/{'*' * 50}/{artifact_uri.split('/', 1)[1]}"
+    )
     assert printed_by_word["listed"] == "['weights/weights.txt']"
     assert printed_by_word["read"] == "1 2 3"
     assert (printed_by_word["of"], printed_by_word["registered"]) == ("the run [3]", "[4]")
-    assert printed_by_word["source"] == f"{place}/model"
+    assert printed_by_word["source"] == f"{artifact_uri}/model"
     assert [rest for word, rest in lines if word == "refused"] == ["401", "401"]
     assert yard.read("jobs/old-mlflow/files/weights/weights.txt") == b"1 2 3"
     assert yard.read("jobs/old-mlflow/files/weights.txt") == b"1 2 3"

@@ -182,15 +182,15 @@ def reference(world: World) -> Any:
     from v1_world import CLUSTER, EXPERIMENT, plain_environment
 
     ws = workspace(world)
-    place = ws.get_default_datastore().path("datasets/v1").as_mount()
+    mount = ws.get_default_datastore().path("datasets/v1").as_mount()
     config = ScriptRunConfig(
         source_directory=str(source(world, "listing", LIST)),
         script="train.py",
-        arguments=[str(place)],
+        arguments=[str(mount)],
         compute_target=CLUSTER,
         environment=plain_environment(world),
     )
-    config.run_config.data_references = {place.data_reference_name: place.to_config()}
+    config.run_config.data_references = {mount.data_reference_name: mount.to_config()}
     world.seen["reference"] = Experiment(ws, EXPERIMENT).submit(config)
     return world.seen["reference"].id
 
@@ -293,14 +293,14 @@ def local_model(world: World) -> Any:
         ws, model_path=str(world.folder / "model"), model_name="v1-local", description="d"
     )
     assert made.id == "v1-local:1", made.id
-    place = made.download(target_dir=str(world.folder / "first"), exist_ok=True)
-    assert (world.folder / "first" / "model" / "deep" / "x.bin").read_text() == "2", place
+    folder = made.download(target_dir=str(world.folder / "first"), exist_ok=True)
+    assert (world.folder / "first" / "model" / "deep" / "x.bin").read_text() == "2", folder
     file = str(world.folder / "model" / "w.bin")
     made = Model.register(ws, model_path=file, model_name="v1-local", tags={"a": "b"})
     assert (made.id, made.tags) == ("v1-local:2", {"a": "b"}), made.id
-    place = made.download(target_dir=str(world.folder / "second"), exist_ok=True)
-    assert (world.folder / "second" / "w.bin").read_text() == "1" * 1000, place
-    return place
+    folder = made.download(target_dir=str(world.folder / "second"), exist_ok=True)
+    assert (world.folder / "second" / "w.bin").read_text() == "1" * 1000, folder
+    return folder
 
 
 @operation("Models", "`Model.list`, `Model(ws, name)`, `add_tags`, `ws.models`, `delete`")
@@ -342,8 +342,8 @@ def change_model(world: World) -> Any:
     assert Model.list(ws, tags=[["kind", "cat"]]) == []
     made.remove_tags(["kind"])
     assert Model(ws, "v1-changed").tags == {}
-    place = Model.get_model_path("v1-changed", _workspace=ws)
-    return place
+    path = Model.get_model_path("v1-changed", _workspace=ws)
+    return path
 
 
 @operation("Models", "`datasets` of a model, `add_dataset_references`, `Model.list` of a dataset")

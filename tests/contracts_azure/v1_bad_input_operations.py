@@ -151,10 +151,10 @@ def other_group(world: World) -> Any:
 def no_config(world: World) -> Any:
     from azureml.core import Workspace
 
-    place = world.folder.parent / "elsewhere"
-    place.mkdir()
+    folder = world.folder.parent / "elsewhere"
+    folder.mkdir()
     before = os.getcwd()
-    os.chdir(place)
+    os.chdir(folder)
     try:
         return Workspace.from_config().name
     finally:

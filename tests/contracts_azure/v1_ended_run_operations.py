@@ -15,8 +15,8 @@ LOG = "user_logs/std_log.txt"
 def arguments(world: World) -> Any:
     run = ended(world, "script")
     first = text_of(world, run, LOG).splitlines()[0]
-    wanted = f'["--num_epochs", "30", "--dir", "./outputs", "{run.id}", "a b\'c", "$NOPE"]'
-    assert first == f"arguments {wanted}", first
+    arguments = f'["--num_epochs", "30", "--dir", "./outputs", "{run.id}", "a b\'c", "$NOPE"]'
+    assert first == f"arguments {arguments}", first
     return first
 
 
@@ -39,9 +39,9 @@ def details(world: World) -> Any:
 def files(world: World) -> Any:
     run = ended(world, "script")
     assert {LOG, "outputs/model.pt", "outputs/parts/a.txt"} <= set(run.get_file_names())
-    place = world.folder / "one" / "model.pt"
-    run.download_file(name="outputs/model.pt", output_file_path=str(place))
-    assert place.read_text() == "weights"
+    file = world.folder / "one" / "model.pt"
+    run.download_file(name="outputs/model.pt", output_file_path=str(file))
+    assert file.read_text() == "weights"
     run.download_files(prefix="outputs", output_directory=str(world.folder / "many"))
     assert (world.folder / "many" / "outputs" / "parts" / "a.txt").read_text() == "weights"
     return run.get_file_names()
@@ -89,8 +89,8 @@ def snapshot(world: World) -> Any:
     import zipfile
 
     run = ended(world, "script")
-    place = run.restore_snapshot(path=str(world.folder / "restored"))
-    with zipfile.ZipFile(place) as archive:
+    folder = run.restore_snapshot(path=str(world.folder / "restored"))
+    with zipfile.ZipFile(folder) as archive:
         assert archive.namelist() == ["train.py"], archive.namelist()
     return run.get_snapshot_id()
 
@@ -190,9 +190,9 @@ def in_job(world: World) -> Any:
     run = ended(world, "in-job")
     text = text_of(world, run, LOG)
     assert "all is well" in text and f"model v1-in-job:1 in {EXPERIMENT} default" in text, text
-    wanted = {"other/other.txt", "folder/model.pt", "outputs/model.pt", "image.png"}
+    expected = {"other/other.txt", "folder/model.pt", "outputs/model.pt", "image.png"}
     paths = run.get_file_names()
-    assert wanted <= {*paths, *(path.rpartition("/")[2] for path in paths)}, paths
+    assert expected <= {*paths, *(path.rpartition("/")[2] for path in paths)}, paths
     assert run.get_tags() == {"from": "the job", "more": "yes"}, run.get_tags()
     return paths
 

@@ -69,8 +69,8 @@ def cancel(world: World) -> Any:
 @operation("Jobs", "`wait_for_completion`, files of a run on the target `local`")
 def files(world: World) -> Any:
     run = ended(world, "local")
-    wanted = {"user_logs/std_log.txt", "outputs/model.pt", "outputs/parts/a.txt"}
-    assert wanted <= set(run.get_file_names()), run.get_file_names()
+    expected = {"user_logs/std_log.txt", "outputs/model.pt", "outputs/parts/a.txt"}
+    assert expected <= set(run.get_file_names()), run.get_file_names()
     first = text_of(world, run, "user_logs/std_log.txt").splitlines()[0]
     assert first == """arguments ["--n", "1", "a b'c"]""", first
     assert run.get_details()["runDefinition"]["target"] == "local", run.get_details()

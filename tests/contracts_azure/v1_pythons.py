@@ -48,16 +48,16 @@ def main() -> None:
             print(f"  {key}\n    {error.splitlines()[0][:200]}", flush=True)
 
 
-def _client(place: Path, python: Path, core: str) -> Path:
-    if not (place / "whole").exists():
+def _client(folder: Path, python: Path, core: str) -> Path:
+    if not (folder / "whole").exists():
         uv = [str(BIN / "uv")]
-        subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, place], check=True)
-        interpreter = ["--python", str(place / "bin" / "python")]
+        subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", python, folder], check=True)
+        interpreter = ["--python", str(folder / "bin" / "python")]
         subprocess.run(
             [*uv, "pip", "install", "--quiet", *interpreter, core, *PACKAGES], check=True
         )
-        (place / "whole").touch()
-    return place / "bin" / "python"
+        (folder / "whole").touch()
+    return folder / "bin" / "python"
 
 
 def _operated(top: Path, client: Path, limit_s: int) -> dict[str, dict[str, Any]]:

@@ -205,9 +205,9 @@ def resume_children(world: World) -> Any:
     assert parameters[f"{run.id}_0"] == first.get_hyperparameters()[child.id], parameters
     texts = {}
     for each in run.get_children():
-        place = world.folder / "read" / each.id / "log.txt"
-        each.download_file("user_logs/std_log.txt", output_file_path=str(place))
-        texts[each.id] = place.read_text()
+        file = world.folder / "read" / each.id / "log.txt"
+        each.download_file("user_logs/std_log.txt", output_file_path=str(file))
+        texts[each.id] = file.read_text()
     rate = json.loads(parameters[f"{run.id}_0"])["--rate"]
     assert f"earlier rate {rate}" in texts[f"{run.id}_0"], texts
     assert "resumed from None" in texts[f"{run.id}_1"], texts

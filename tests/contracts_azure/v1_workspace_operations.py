@@ -78,8 +78,8 @@ def get_absent(world: World) -> Any:
 @operation("Workspaces", "`get_details`")
 def details(world: World) -> Any:
     fields = workspace(world).get_details()
-    wanted = {"id", "name", "location", "type", "workspaceid", "storageAccount", "sku"}
-    assert wanted <= set(fields), fields
+    keys = {"id", "name", "location", "type", "workspaceid", "storageAccount", "sku"}
+    assert keys <= set(fields), fields
     return sorted(fields)
 
 

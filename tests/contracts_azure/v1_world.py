@@ -61,6 +61,6 @@ def ended(world: World, key: str, status: str = "Completed") -> Any:
 
 def text_of(world: World, run: Any, path: str) -> str:
     """A file of a run."""
-    place: Path = world.folder / "read" / run.id / path
-    run.download_file(path, output_file_path=str(place))
-    return place.read_text()
+    file: Path = world.folder / "read" / run.id / path
+    run.download_file(path, output_file_path=str(file))
+    return file.read_text()

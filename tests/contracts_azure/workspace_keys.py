@@ -17,7 +17,7 @@ FILE = "workspace.yml"
 
 def main(name: str) -> None:
     ml = MLClient.from_config(DefaultAzureCredential(), path=".azureml/config.json")
-    wanted = Workspace(
+    workspace = Workspace(
         name=name,
         display_name="Pictures of the sea",
         description="for a paper",
@@ -25,7 +25,7 @@ def main(name: str) -> None:
         tags={"purpose": "demonstration"},
         hbi_workspace=True,
     )
-    states = [ml.workspaces.begin_create(wanted).result(), ml.workspaces.get(name)]
+    states = [ml.workspaces.begin_create(workspace).result(), ml.workspaces.get(name)]
     changed = ml.workspaces.get(name)
     changed.tags["team"] = "vision"
     changed.display_name = "Photos"

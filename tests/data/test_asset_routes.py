@@ -183,8 +183,8 @@ def test_url_maps(client: TestClient) -> None:
     assert len(client.get(f"{BASE}/url-maps").json()["value"]) == 1
     _error(client.put(f"{BASE}/url-maps", json={**url_map, "target": "https://x"}), 400)
     _error(client.put(f"{BASE}/url-maps", json={**url_map, "prefix": "/etc"}), 400)
-    gone = client.delete(f"{BASE}/url-maps", params={"prefix": "https://host/data"})
-    assert gone.status_code == 200
+    response = client.delete(f"{BASE}/url-maps", params={"prefix": "https://host/data"})
+    assert response.status_code == 200
     _error(client.delete(f"{BASE}/url-maps", params={"prefix": "https://host/data"}), 404)
 
 

@@ -45,8 +45,8 @@ def test_abandoned_uploads_are_deleted(tmp_path: Path) -> None:
     blocks = Blocks(tmp_path, lambda: now_s[0])
     for file in ("old", "new"):
         send(blocks, file, "a", b"x")
-    for place, at_s in zip(sorted(tmp_path.iterdir()), (900_000, 999_000), strict=True):
-        os.utime(place, (at_s, at_s))
+    for block_file, at_s in zip(sorted(tmp_path.iterdir()), (900_000, 999_000), strict=True):
+        os.utime(block_file, (at_s, at_s))
     now_s[0] += 601
     send(blocks, "another", "a", b"x")
     assert len(list(tmp_path.iterdir())) == 2

@@ -64,8 +64,8 @@ def test_a_folder_that_later_leads_to_the_server_is_refused_at_use(
     (folder / "token").write_text("just data")
     _put(db, clock, stores, folder)
     uri = "azureml://datastores/mine/paths/token"
-    place = actions.locate(db, stores, WORKSPACE, uri)
-    assert b"".join(place.files.read(place.path)) == b"just data"
+    location = actions.locate(db, stores, WORKSPACE, uri)
+    assert b"".join(location.files.read(location.path)) == b"just data"
 
     folder.rename(tmp_path / "aside")
     folder.symlink_to(tmp_path / "server" / "home")
@@ -110,8 +110,8 @@ def test_what_is_written_is_as_readable_as_the_datastores_folder(
         folder.chmod(mode)
         _put(db, clock, stores, folder)
         uri = f"azureml://datastores/mine/paths/new{mode:o}/deep/file"
-        place = actions.locate(db, stores, WORKSPACE, uri)
-        with place.files.writing(place.path) as writing:
+        location = actions.locate(db, stores, WORKSPACE, uri)
+        with location.files.writing(location.path) as writing:
             writing.write(b"x")
         made = folder / f"new{mode:o}"
         paths = (made, made / "deep", made / "deep" / "file")

@@ -14,24 +14,24 @@ from torchyard.data.folders import FolderFiles
 
 class TestFolder(FilesContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> FolderFiles:
+    def store(self, tmp_path: Path) -> FolderFiles:
         return FolderFiles(tmp_path / "place")
 
 
 class TestForeignFolder(FilesContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> FolderFiles:
+    def store(self, tmp_path: Path) -> FolderFiles:
         return FolderFiles(tmp_path / "place", is_foreign=True)
 
 
 def test_no_path_leads_out(tmp_path: Path) -> None:
-    place = FolderFiles(tmp_path / "place")
+    files = FolderFiles(tmp_path / "place")
     (tmp_path / "place").mkdir()
     (tmp_path / "secret").write_text("x")
     (tmp_path / "place" / "link").symlink_to(tmp_path / "secret")
     for path in ("../secret", "link", "a/../../secret"):
         with pytest.raises(InvalidInput):
-            place.entry(path)
+            files.entry(path)
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def test_a_link_that_comes_late_leads_nowhere(late: FolderFiles, tmp_path: Path)
 
 def test_a_folder_that_is_replaced_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
-    place = FolderFiles(tmp_path / "place", is_foreign=True)
+    files = FolderFiles(tmp_path / "place", is_foreign=True)
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "file").write_text("secret")
     (tmp_path / "place").rmdir()
     (tmp_path / "place").symlink_to(tmp_path / "secret")
     with pytest.raises(InvalidInput, match="leads out of its folder"):
-        list(place.read("file"))
+        list(files.read("file"))

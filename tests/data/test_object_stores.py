@@ -57,7 +57,7 @@ def lake(
 
 class TestObjectStore(FilesContract):
     @pytest.fixture
-    def place(self, lake: Files) -> Files:
+    def store(self, lake: Files) -> Files:
         return lake
 
 

@@ -147,8 +147,8 @@ def test_a_url_of_a_data_asset_is_mapped(
     )
     result = actions.pin(db, stores, WORKSPACE, "uri_file", "azureml:later:1", "download")
     assert result.path == "azureml:later:1" and url in result.notices[0]
-    place = actions.locate(db, stores, WORKSPACE, "azureml:later:1")
-    assert (place.store, place.path) == ("nas", "sets/a.csv")
+    location = actions.locate(db, stores, WORKSPACE, "azureml:later:1")
+    assert (location.store, location.path) == ("nas", "sets/a.csv")
 
 
 @pytest.mark.parametrize(

@@ -129,9 +129,9 @@ def test_a_pattern_names_some_files_of_a_folder(
         WORKSPACE, "uri_folder", path, clock.now()
     )
     assert [file.name for file in folder.rglob("*") if file.is_file()] == ["b.csv"]
-    place = actions.locate(db, stores, WORKSPACE, path)
-    assert place.files.entry("nas/sets/a.csv") is None
-    assert place.files.entry("nas/sets/deep/b.csv") is not None
+    location = actions.locate(db, stores, WORKSPACE, path)
+    assert location.files.entry("nas/sets/a.csv") is None
+    assert location.files.entry("nas/sets/deep/b.csv") is not None
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_a_slow_pattern_ends() -> None:
 
 def test_a_path_that_is_not_there_is_named(db: Database, stores: Datastores, nas: Path) -> None:
     path = saved(db, "azureml://datastores/nas/paths/sets/a.csv", "https://host/b.csv")
-    place = actions.locate(db, stores, WORKSPACE, path)
+    location = actions.locate(db, stores, WORKSPACE, path)
     with pytest.raises(NotFound, match=r"c\.csv"):
-        place.files.read("nas/sets/c.csv")
+        location.files.read("nas/sets/c.csv")
     with pytest.raises(InvalidInput, match="can't be changed"):
-        place.files.delete("nas/sets/a.csv")
+        location.files.delete("nas/sets/a.csv")
 
 
 def test_a_dataset_of_too_many_paths_is_refused(db: Database, stores: Datastores) -> None:

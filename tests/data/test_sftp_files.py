@@ -38,15 +38,15 @@ def _put(files: RemoteFiles, path: str, content: bytes) -> None:
             writing.write(content[start : start + (1 << 20)])
 
 
-@pytest.mark.parametrize("start, most", [(0, None), (4 << 20, None), (5, 5 << 20), (99, 1 << 40)])
+@pytest.mark.parametrize("start, limit", [(0, None), (4 << 20, None), (5, 5 << 20), (99, 1 << 40)])
 def test_windows_make_the_whole_file(
-    tmp_path: Path, lake: Callable[[int], RemoteFiles], start: int, most: int | None
+    tmp_path: Path, lake: Callable[[int], RemoteFiles], start: int, limit: int | None
 ) -> None:
     with sftp_server.running(tmp_path) as port:
         _put(lake(port), "big.bin", _BIG)
         assert (tmp_path / "lake" / "big.bin").read_bytes() == _BIG
-        end = None if most is None else start + most
-        assert b"".join(lake(port).read("big.bin", start, most)) == _BIG[start:end]
+        end = None if limit is None else start + limit
+        assert b"".join(lake(port).read("big.bin", start, limit)) == _BIG[start:end]
 
 
 @pytest.mark.parametrize("free_bytes", [0, 100_000, len(_BIG) - 1])

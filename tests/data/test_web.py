@@ -123,5 +123,5 @@ def test_a_listing_that_is_not_xml_is_refused(url: str) -> None:
 def test_addresses_of_azure_need_no_package(
     db: Database, stores: Datastores, path: str, inner: str
 ) -> None:
-    place = actions.locate(db, stores, "default", path)
-    assert isinstance(place.files, Container) and place.path == inner
+    location = actions.locate(db, stores, "default", path)
+    assert isinstance(location.files, Container) and location.path == inner

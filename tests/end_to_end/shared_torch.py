@@ -95,8 +95,8 @@ def _linked(file: str, copy: str) -> str:
 @contextmanager
 def kept_or_temporary() -> Iterator[SharedTorch]:
     """Kept where the variable says, for the next session and those beside this one."""
-    kept = os.environ.get("TORCHYARD_TEST_ENVIRONMENTS")
-    folder = Path(kept or tempfile.mkdtemp(prefix="torchyard-shared-"))
+    kept_folder = os.environ.get("TORCHYARD_TEST_ENVIRONMENTS")
+    folder = Path(kept_folder or tempfile.mkdtemp(prefix="torchyard-shared-"))
     yield SharedTorch(folder)
-    if not kept:
+    if not kept_folder:
         remove(folder)

@@ -54,7 +54,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def run(*command: str | Path, **variables: str) -> subprocess.Popen[str]:
-        kept = {
+        environ = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("MLFLOW_", "TORCHYARD_"))
@@ -62,7 +62,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process = subprocess.Popen(
             list(map(str, command)),
             cwd=tmp_path,
-            env={**kept, **STEADY, **variables, "GIT_PYTHON_REFRESH": "quiet"},
+            env={**environ, **STEADY, **variables, "GIT_PYTHON_REFRESH": "quiet"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -107,7 +107,7 @@ def test_a_job_records_what_mlflow_would(
         "MLFLOW_TRACKING_TOKEN": (yard.home / "token").read_text().strip(),
     }
     reader = (python, recorded_runs.__file__, script, FEATURES)
-    readings = [start(*reader, **place) for place in (server_store, theirs)]
+    readings = [start(*reader, **options) for options in (server_store, theirs)]
     recorded, expected = (json.loads(output_of(reading)) for reading in readings)
     counts = recorded_runs.counts(expected)
     assert counts["params"] and counts["points"] and counts["files"] and counts["models"]

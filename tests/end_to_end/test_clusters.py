@@ -92,10 +92,10 @@ def waited_beside_free_nodes(
 ) -> tuple[float, float]:
     """How long the head of the queue waited though its nodes were free: at once, and in all."""
     moments = []
-    for place, job in enumerate(jobs):
+    for index, job in enumerate(jobs):
         scaling = next(stage for stage in job["stages"] if stage["name"] == "Scaling")
-        moments.append((at(scaling["start"]), "comes", place))
-        moments.append((at(scaling["end"]), "goes", place))
+        moments.append((at(scaling["start"]), "comes", index))
+        moments.append((at(scaling["end"]), "goes", index))
     moments += [(at(count["at"]), "running", count["running"]) for count in counts]
     queue: set[int] = set()
     running, since, worst, total = 0, None, 0.0, 0.0

@@ -43,26 +43,28 @@ def advisory(package: str, versions: list[str], days: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def place(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release_home(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of wheels, two environments built of it, a workload, advisories."""
-    place = tmp_path_factory.mktemp("releases")
-    put(place / "wheels", "1.0")
-    requirements = place / "requirements.txt"
-    requirements.write_text(f"--find-links {place / 'wheels'}\nsamplelib>=1,<3\n")
+    release_home = tmp_path_factory.mktemp("releases")
+    put(release_home / "wheels", "1.0")
+    requirements = release_home / "requirements.txt"
+    requirements.write_text(f"--find-links {release_home / 'wheels'}\nsamplelib>=1,<3\n")
     for name in ("team", "samplelib-1.0"):
         yard("environment", "create", "-n", name, "--pip-requirements", str(requirements))
         yard("environment", "build", name)
-    (place / "workloads").mkdir()
-    (place / "workloads" / "team_accuracy.py").write_text(WORKLOAD)
-    (place / "osv.json").write_text(json.dumps([advisory("other", ["1"], 90)]))
-    return place
+    (release_home / "workloads").mkdir()
+    (release_home / "workloads" / "team_accuracy.py").write_text(WORKLOAD)
+    (release_home / "osv.json").write_text(json.dumps([advisory("other", ["1"], 90)]))
+    return release_home
 
 
-def release(yard: Yard, place: Path, name: str, *more: str, expect: int = 0) -> dict[str, Any]:
+def release(
+    yard: Yard, release_home: Path, name: str, *more: str, expect: int = 0
+) -> dict[str, Any]:
     only = "interpreter,requested-imports,team_accuracy"
     printed = yard(
         "environment", "release", name, "--only", only,
-        "--workloads", str(place / "workloads"), "-o", "json", *more,
+        "--workloads", str(release_home / "workloads"), "-o", "json", *more,
         expect=expect,
     )  # fmt: skip
     shown: dict[str, Any] = json.loads(printed)
@@ -74,9 +76,9 @@ def versions(yard: Yard, name: str) -> list[str]:
     return [row["version"] for row in listed]
 
 
-def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
-    put(place / "wheels", "2.0")
-    made = release(yard, place, "team", "--osv", str(place / "osv.json"))
+def test_releases_and_what_stops_them(yard: Yard, release_home: Path) -> None:
+    put(release_home / "wheels", "2.0")
+    made = release(yard, release_home, "team", "--osv", str(release_home / "osv.json"))
     assert made["version"] == "2"
     assert made["changelog"] == "samplelib: 1.0 → 2.0"
     figures = {row["name"]: row["figures"] for row in made["report"]["workloads"]}
@@ -92,12 +94,12 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
         job = json.dumps(
             {"command": command, "environment": f"azureml:team:{version}", "name": f"old-{version}"}
         )
-        (place / "job.yml").write_text(job)
-        yard("job", "create", "-f", str(place / "job.yml"), "--stream")
+        (release_home / "job.yml").write_text(job)
+        yard("job", "create", "-f", str(release_home / "job.yml"), "--stream")
         assert yard.logs_of_attempts(f"old-{version}") == [f"{version}.0\n"]
 
-    yard("environment", "page", "team:2", "-f", str(place / "page.md"))
-    page = (place / "page.md").read_text()
+    yard("environment", "page", "team:2", "-f", str(release_home / "page.md"))
+    page = (release_home / "page.md").read_text()
     assert page.startswith("# team:2\n")
     assert "| `team_accuracy` | passed | accuracy 0.97 |" in page
     assert "The environment answers what the label says: " in page
@@ -110,13 +112,13 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
     shown = json.loads(yard("environment", "show", "team:2", "-o", "json"))
     folder = yard.home / "environments" / shown["hash"]
     image_folder.remove(folder)
-    (place / "wheels").rename(place / "gone")
+    (release_home / "wheels").rename(release_home / "gone")
     yard("environment", "build", "team:2")
     assert list(folder.glob("lib/python3*/site-packages/samplelib-2.0.dist-info"))
-    (place / "gone").rename(place / "wheels")
+    (release_home / "gone").rename(release_home / "wheels")
 
     # A wrong label: its name says what it holds no more.
-    refused = release(yard, place, "samplelib-1.0", expect=1)
+    refused = release(yard, release_home, "samplelib-1.0", expect=1)
     assert "the name says samplelib 1.0, and the build holds 2.0" in refused["error"]["message"]
     assert versions(yard, "samplelib-1.0") == ["1"]
 
@@ -127,9 +129,9 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
         "-n",
         "team-py36",
         "--pip-requirements",
-        str(place / "requirements.txt"),
+        str(release_home / "requirements.txt"),
     )
-    refused = release(yard, place, "team-py36", expect=1)
+    refused = release(yard, release_home, "team-py36", expect=1)
     assert (
         "gate `label`: the name says Python 3.6, and the build holds 3."
         in refused["error"]["message"]
@@ -137,15 +139,15 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
     assert versions(yard, "team-py36") == ["1"]
 
     # A package with a known vulnerability, older than 30 days.
-    put(place / "wheels", "2.1")
-    (place / "osv.json").write_text(json.dumps([advisory("samplelib", ["2.1"], 40)]))
-    refused = release(yard, place, "team", "--osv", str(place / "osv.json"), expect=1)
+    put(release_home / "wheels", "2.1")
+    (release_home / "osv.json").write_text(json.dumps([advisory("samplelib", ["2.1"], 40)]))
+    refused = release(yard, release_home, "team", "--osv", str(release_home / "osv.json"), expect=1)
     assert "gate `audit`: samplelib 2.1: CVE-2026-1 (40 days old)" in refused["error"]["message"]
     assert versions(yard, "team") == ["2"]
 
     # A package by which training loses accuracy; the vulnerability is excused for a week.
-    put(place / "wheels", "2.2", accuracy=0.41)
-    refused = release(yard, place, "team", expect=1)
+    put(release_home / "wheels", "2.2", accuracy=0.41)
+    refused = release(yard, release_home, "team", expect=1)
     message = refused["error"]["message"]
     assert "gate `validate`: team_accuracy: accuracy is 0.41, below 0.95" in message
     assert versions(yard, "team") == ["2"]
@@ -153,14 +155,14 @@ def test_releases_and_what_stops_them(yard: Yard, place: Path) -> None:
     assert [row["status"] for row in listed] == ["Failed", "Failed", "Completed"]
 
 
-def test_what_only_the_environment_itself_can_answer(yard: Yard, place: Path) -> None:
+def test_what_only_the_environment_itself_can_answer(yard: Yard, release_home: Path) -> None:
     text = (
         "class version:\n    cuda = '12.6'\n\n\nclass cuda:\n"
         "    is_available = staticmethod(lambda: False)\n\n\n__version__ = '9.9.0'\n"
     )
-    wheels.put(place / "sham", "torch", "9.9.0", text=text)
-    requirements = place / "sham.txt"
-    requirements.write_text(f"--find-links {place / 'sham'}\ntorch==9.9.0\n")
+    wheels.put(release_home / "sham", "torch", "9.9.0", text=text)
+    requirements = release_home / "sham.txt"
+    requirements.write_text(f"--find-links {release_home / 'sham'}\ntorch==9.9.0\n")
     for name, expect in (("sham-cuda12.6", 0), ("sham-cuda12.1", 1)):
         yard("environment", "create", "-n", name, "--pip-requirements", str(requirements))
         validate = ("environment", "validate", name, "--only", "interpreter", "-o", "json")
@@ -175,18 +177,18 @@ def test_what_only_the_environment_itself_can_answer(yard: Yard, place: Path) ->
 
 
 def test_an_audit_shows_what_excuses_and_writes_a_bill_of_materials(
-    yard: Yard, place: Path
+    yard: Yard, release_home: Path
 ) -> None:
-    (place / "osv.json").write_text(json.dumps([advisory("samplelib", ["1.0"], 40)]))
-    audit = ("environment", "audit", "samplelib-1.0", "--osv", str(place / "osv.json"))
+    (release_home / "osv.json").write_text(json.dumps([advisory("samplelib", ["1.0"], 40)]))
+    audit = ("environment", "audit", "samplelib-1.0", "--osv", str(release_home / "osv.json"))
     printed = yard(*audit, expect=1)
     assert "FAIL" in printed and "CVE-2026-1" in printed and "40 days" in printed
     day = (datetime.now(timezone.utc) + timedelta(days=7)).date().isoformat()
-    exceptions = place / "exceptions.yml"
+    exceptions = release_home / "exceptions.yml"
     exceptions.write_text(
         f"exceptions:\n- {{id: CVE-2026-1, reason: only its server, review_by: {day}}}\n"
     )
-    sbom = place / "sbom.json"
+    sbom = release_home / "sbom.json"
     printed = yard(*audit, "--exceptions", str(exceptions), "--sbom", str(sbom))
     assert f"exception until {day}: only its server" in printed
     bill = json.loads(sbom.read_text())

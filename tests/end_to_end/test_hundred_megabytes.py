@@ -97,7 +97,7 @@ def test_every_byte_arrives_once(yard: Yard, write_job: Callable[..., str], tmp_
     }
     yard("job", "create", "-f", write_job(job, write=WRITE))
 
-    broken_off, whole = tmp_path / "broken_off", tmp_path / "whole"
+    broken_off, complete = tmp_path / "broken_off", tmp_path / "whole"
     with broken_off.open("wb") as out, yard.start("job", "stream", "-n", "loud", stdout=out) as run:
         wait_until(lambda: broken_off.stat().st_size > 1_000_000, 60, "the log comes in")
         run.send_signal(signal.SIGINT)
@@ -105,7 +105,7 @@ def test_every_byte_arrives_once(yard: Yard, write_job: Callable[..., str], tmp_
     go_on.touch()
 
     with (
-        whole.open("wb") as out,
+        complete.open("wb") as out,
         yard.start("job", "stream", "-n", "loud", stdout=out, cwd=REPOSITORY) as run,
     ):
         follower = Follower(yard, "loud")
@@ -120,6 +120,6 @@ def test_every_byte_arrives_once(yard: Yard, write_job: Callable[..., str], tmp_
         assert hashlib.sha256(yard.read(f"jobs/loud/files/{path}")).hexdigest() == digest
         assert hashlib.sha256(follower.logs[path]).hexdigest() == digest
 
-    lines = Counter(re.findall(rb"rank \d line \d+\.\d+ ", whole.read_bytes()))
+    lines = Counter(re.findall(rb"rank \d line \d+\.\d+ ", complete.read_bytes()))
     assert set(lines.values()) == {1}, "a line was printed twice"
     assert sum(lines.values()) == RANKS * (BLOCKS * 280 + len(range(0, BLOCKS, 4)))

@@ -166,9 +166,9 @@ def test_ranks_of_a_node_share_its_memory_and_others_take_the_network(
     for path, log in yard.logs("mpi-ways").items():
         rank = int(path[-5])
         ways = re.findall(r"Using (\w+) btl for send to \[\[\d+,1\],(\d)\]", log.decode())
-        near = {int(peer) for way, peer in ways if way == "vader"}
+        peers = {int(peer) for way, peer in ways if way == "vader"}
         far = {int(peer) for way, peer in ways if way == "tcp"}
-        assert near == {rank ^ 1}
+        assert peers == {rank ^ 1}
         # A way is made when a rank has something to send.
         assert far <= {0, 1, 2, 3} - {rank, rank ^ 1}
         assert set(re.findall(r"Found match: \S+ \((\w+)\)", log.decode())) == {"lo"}

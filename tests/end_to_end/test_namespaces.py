@@ -279,7 +279,7 @@ def test_the_command_checks_the_cluster(services: Services, site: Site) -> None:
 
 
 def _yard(services: Services, *words: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+    environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
     server_variables = {
         "TORCHYARD_URL": (services.home / "url").read_text(),
         "TORCHYARD_TOKEN": (services.home / "token").read_text().strip(),
@@ -287,7 +287,7 @@ def _yard(services: Services, *words: str) -> subprocess.CompletedProcess[str]:
     }
     return subprocess.run(
         [Path(sys.executable).with_name("yard"), *words],
-        env={**kept, **server_variables},
+        env={**environ, **server_variables},
         capture_output=True,
         text=True,
         timeout=200,

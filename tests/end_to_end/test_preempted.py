@@ -126,8 +126,8 @@ def test_a_low_priority_training_is_preempted_and_goes_on(
     runs = [
         (stage["start"], stage["end"]) for stage in done["stages"] if stage["name"] == "Running"
     ]
-    (held,) = [stage["start"] for stage in urgent["stages"] if stage["name"] == "Running"]
-    assert runs[0][1] <= held < urgent["ended_at"] <= runs[1][0]
+    (start,) = [stage["start"] for stage in urgent["stages"] if stage["name"] == "Running"]
+    assert runs[0][1] <= start < urgent["ended_at"] <= runs[1][0]
     shown = yard("job", "show", "-n", "training")
     assert "was preempted" in shown and "Priority" in shown
 

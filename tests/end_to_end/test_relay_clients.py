@@ -208,7 +208,7 @@ def test_what_needs_the_server_waits_for_it(yard: Yard, write_job: Write, versio
     yard("server", "start")
     done = yard.completed(name)
     experiment = mlflow_answer(yard, f"runs/get?run_id={name}")["run"]["info"]["experiment_id"]
-    wanted = f"tags.mlflow.parentRunId = '{name}'"
-    results = mlflow_answer(yard, "runs/search", experiment_ids=[experiment], filter=wanted)
+    expression = f"tags.mlflow.parentRunId = '{name}'"
+    results = mlflow_answer(yard, "runs/search", experiment_ids=[experiment], filter=expression)
     assert [run["info"]["run_name"] for run in results["runs"]] == ["while away"]
     assert done["notices"] == []

@@ -18,11 +18,11 @@ NAP = "import time; a = time.time(); time.sleep(0.1); print(a, time.time())"
 def most_at_once(spans: list[tuple[float, float]]) -> int:
     """How many of the spans overlap where most do."""
     changes = [(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans]
-    most = now = 0
+    peak = now = 0
     for _, change in sorted(changes):
         now += change
-        most = max(most, now)
-    return most
+        peak = max(peak, now)
+    return peak
 
 
 def test_two_hundred_jobs_take_turns_on_four_nodes(yard: Yard) -> None:

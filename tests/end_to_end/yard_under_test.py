@@ -35,9 +35,9 @@ class Yard:
 
     @property
     def variables(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+        environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         return {
-            **kept,
+            **environ,
             "TORCHYARD_HOME": str(self.home),
             "TORCHYARD_WORKSPACE": "default",
             "TORCHYARD_DATABASE": self.database,
@@ -180,12 +180,12 @@ class Yard:
 
 
 @contextlib.contextmanager
-def running_yard(what: str, database: str = "", machine: str = "") -> Iterator[Yard]:
+def running_yard(requirement: str, database: str = "", machine: str = "") -> Iterator[Yard]:
     """A server over a home of its own; when it has stopped, no process of it is left.
 
     `machine` is the text of the home's machine.yml, `database` the URL of a PostgreSQL's.
     """
-    home = Path(tempfile.mkdtemp(prefix=f"torchyard-{what}-"))
+    home = Path(tempfile.mkdtemp(prefix=f"torchyard-{requirement}-"))
     if machine:
         (home / "machine.yml").write_text(machine)
     try:
@@ -227,6 +227,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float, goal: str) -> None:
     """Real processes are waited for in real time."""
-    eventually(condition, what, timeout_s)
+    eventually(condition, goal, timeout_s)

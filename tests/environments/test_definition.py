@@ -88,9 +88,11 @@ def test_a_requirement_from_a_url_is_kept() -> None:
 
 def test_the_hash_covers_content_and_platform_only() -> None:
     spec = spec_of({"pip_requirements": ["six"]})
-    named = spec_of({"name": "x", "version": "3", "tags": {"a": "b"}, "pip_requirements": ["six"]})
+    versioned = spec_of(
+        {"name": "x", "version": "3", "tags": {"a": "b"}, "pip_requirements": ["six"]}
+    )
     on_gpu = resolve({"pip_requirements": ["six"]}, Platform("linux", "x86_64", "cuda"))
-    assert spec.hash == named.hash
+    assert spec.hash == versioned.hash
     assert len({spec.hash, on_gpu.hash, spec_of({"pip_requirements": ["six==1"]}).hash}) == 3
     by_image = spec_of({"image": f"python:{platform_python()}", "pip_requirements": ["six"]})
     # It names a Python, which stays.
@@ -187,8 +189,8 @@ def test_conda_packages_that_pypi_has_too(written: str, line: str) -> None:
 def test_a_pinned_pip_of_conda_adds_setuptools() -> None:
     """Packages of that time import `pkg_resources` without depending on setuptools."""
     assert conda("python=3.8", "pip=21.2.4").requirements == ("pip==21.2.4.*", "setuptools<81")
-    named = conda("python=3.8", "pip=21.2.4", {"pip": ["setuptools==60.0"]})
-    assert named.requirements == ("pip==21.2.4.*", "setuptools==60.0")
+    pinned = conda("python=3.8", "pip=21.2.4", {"pip": ["setuptools==60.0"]})
+    assert pinned.requirements == ("pip==21.2.4.*", "setuptools==60.0")
     assert conda("python=3.11", "pip").requirements == ()
 
 
@@ -441,11 +443,11 @@ def test_further_indexes_of_pip_are_kept() -> None:
 
 def test_the_notice_of_a_layer_names_a_version_that_the_user_wrote_alone() -> None:
     lines = ["horovod==0.19.5"]
-    _, _, named = layers.split(lines)
+    _, _, notices = layers.split(lines)
     _, _, unnamed = layers.split(lines, lines)
     reason = (
         "does not build here (its last release is from 2023): torchyard's layer over "
         "torch.distributed takes its place"
     )
-    assert named == [f"package `horovod==0.19.5` {reason}"]
+    assert notices == [f"package `horovod==0.19.5` {reason}"]
     assert unnamed == [f"package `horovod` {reason}"]

@@ -35,7 +35,7 @@ def submitted(yard: Yard, client: str, code: str, folder: Path) -> dict[str, Any
     assert not absent, client
     yard("workspace", "config", "--path", str(folder))
     redirection: dict[str, str] = json.loads(yard("client-env", "--shell", "json"))
-    kept = {key: text for key, text in os.environ.items() if not key.startswith(_FOREIGN)}
+    environ = {key: text for key, text in os.environ.items() if not key.startswith(_FOREIGN)}
     python = str(client_venvs.python(client))
     sdk = "v1" if client == client_venvs.SDK_V1 else "v2"
     done = subprocess.run(
@@ -44,7 +44,7 @@ def submitted(yard: Yard, client: str, code: str, folder: Path) -> dict[str, Any
             *(sdk, CLUSTER, python, str(_CLIENTS / code)),
         ],
         cwd=folder,
-        env={**kept, **redirection, "TMPDIR": str(folder)},
+        env={**environ, **redirection, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=_LIMIT_S,

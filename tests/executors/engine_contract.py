@@ -153,49 +153,49 @@ class Place:
 @contextmanager
 def placed(folder: Path, site: EngineSite) -> Iterator[Place]:
     """A server with the site's cluster, until the end."""
-    place = Place(folder, site)
+    engine_site = Place(folder, site)
     try:
-        yield place
+        yield engine_site
     finally:
-        place.close()
+        engine_site.close()
 
 
 class EngineContract:
-    """Inherit, and give a fixture `place`, of the whole module."""
+    """Inherit, and give a fixture `engine_site`, of the whole module."""
 
-    def test_logs_metrics_and_outputs_are_complete(self, place: Place) -> None:
-        with place.client() as client:
-            job = place.submit(client).wait(_LIMIT_S)
+    def test_logs_metrics_and_outputs_are_complete(self, engine_site: Place) -> None:
+        with engine_site.client() as client:
+            job = engine_site.submit(client).wait(_LIMIT_S)
             assert job.status == "Completed", _why(job)
             assert_complete(job, ranks=4)
-        place.nothing_is_left()
+        engine_site.nothing_is_left()
 
-    def test_more_nodes_than_there_are_wait_or_are_refused(self, place: Place) -> None:
-        with place.client() as client:
-            first = place.submit(client, "wait", nodes=place.site.most_nodes)
+    def test_more_nodes_than_there_are_wait_or_are_refused(self, engine_site: Place) -> None:
+        with engine_site.client() as client:
+            first = engine_site.submit(client, "wait", nodes=engine_site.site.most_nodes)
             wait(lambda: first.refresh().status == "Running", lambda: _why(first.refresh()))
-            second = place.submit(client, nodes=1)
+            second = engine_site.submit(client, nodes=1)
             time.sleep(2)
             assert second.refresh().status == "Queued"
             assert "away" in second.refresh().waiting
             first.cancel()
             assert first.wait(_LIMIT_S).status == "Canceled"
             assert second.wait(_LIMIT_S).status == "Completed", _why(second.refresh())
-        place.nothing_is_left()
+        engine_site.nothing_is_left()
 
-    def test_a_canceled_job_leaves_nothing(self, place: Place) -> None:
-        with place.client() as client:
-            job = place.submit(client, "wait")
+    def test_a_canceled_job_leaves_nothing(self, engine_site: Place) -> None:
+        with engine_site.client() as client:
+            job = engine_site.submit(client, "wait")
             wait(lambda: job.refresh().status == "Running", lambda: _why(job.refresh()))
             job.cancel()
             assert job.wait(_LIMIT_S).status == "Canceled", _why(job.refresh())
-        place.nothing_is_left()
+        engine_site.nothing_is_left()
 
-    def test_a_lost_machine_is_named_soon(self, place: Place) -> None:
-        with place.client() as client:
-            job = place.submit(client, "wait")
+    def test_a_lost_machine_is_named_soon(self, engine_site: Place) -> None:
+        with engine_site.client() as client:
+            job = engine_site.submit(client, "wait")
             wait(lambda: job.refresh().status == "Running", lambda: _why(job.refresh()))
-            name = place.site.lose_machine(job, 1)
+            name = engine_site.site.lose_machine(job, 1)
             lost_at = time.monotonic()
             ended = job.wait(_LIMIT_S)
             assert ended.status == "Failed"
@@ -203,49 +203,49 @@ class EngineContract:
             assert ended.error.code == "node_lost", ended.error
             assert name in ended.error.message and "node 1" in ended.error.message
             assert time.monotonic() - lost_at < _NAMED_WITHIN_S
-        place.nothing_is_left()
+        engine_site.nothing_is_left()
 
-    def test_a_job_is_tried_again_after_a_lost_machine(self, place: Place) -> None:
+    def test_a_job_is_tried_again_after_a_lost_machine(self, engine_site: Place) -> None:
         properties = {"torchyard.retry.max_attempts": "2", "torchyard.retry.backoff_s": "0"}
-        with place.client() as client:
-            job = place.submit(client, "fail-once", properties=properties)
+        with engine_site.client() as client:
+            job = engine_site.submit(client, "fail-once", properties=properties)
             wait(lambda: job.refresh().status == "Running", lambda: _why(job.refresh()))
-            place.site.lose_machine(job, 0)
+            engine_site.site.lose_machine(job, 0)
             ended = job.wait(_LIMIT_S)
             assert ended.status == "Completed", _why(ended)
             assert ended.attempt == 2
             assert_complete(ended, ranks=4)
-        place.nothing_is_left()
+        engine_site.nothing_is_left()
 
-    def test_a_job_goes_on_while_its_server_moves(self, place: Place) -> None:
-        with place.client() as client:
-            job = place.submit(client, "slow")
+    def test_a_job_goes_on_while_its_server_moves(self, engine_site: Place) -> None:
+        with engine_site.client() as client:
+            job = engine_site.submit(client, "slow")
             wait(lambda: job.refresh().status == "Running", lambda: _why(job.refresh()))
             time.sleep(1)
             name = job.name
-        place.move()
-        with place.client() as client:
+        engine_site.move()
+        with engine_site.client() as client:
             ended = client.jobs.wait(name, _LIMIT_S)
             assert ended.status == "Completed", _why(ended)
             assert ended.attempt == 1
             assert_complete(ended, ranks=4)
-        place.nothing_is_left()
+        engine_site.nothing_is_left()
 
-    def test_a_job_outlives_its_engine_s_absence(self, place: Place) -> None:
-        with place.client() as client:
-            job = place.submit(client, "slow")
+    def test_a_job_outlives_its_engine_s_absence(self, engine_site: Place) -> None:
+        with engine_site.client() as client:
+            job = engine_site.submit(client, "slow")
             wait(lambda: job.refresh().status == "Running", lambda: _why(job.refresh()))
-            bring_back = place.site.stop_head()
+            bring_back = engine_site.site.stop_head()
             if bring_back is None:
                 pytest.skip("this engine's jobs end with its head")
-            waiting = place.submit(client, nodes=1)
+            waiting = engine_site.submit(client, nodes=1)
             time.sleep(3)
             assert waiting.refresh().status in _NOT_BEGUN, _why(waiting.refresh())
             bring_back()
             assert job.wait(_LIMIT_S).status == "Completed", _why(job.refresh())
             assert waiting.wait(_LIMIT_S).status == "Completed", _why(waiting.refresh())
             assert_complete(job, ranks=4)
-        place.nothing_is_left()
+        engine_site.nothing_is_left()
 
 
 def assert_complete(job: Job, ranks: int) -> None:

@@ -19,7 +19,7 @@ CLUSTER = "machines"
 
 @contextlib.contextmanager
 def listening_yard(
-    what: str,
+    requirement: str,
     torchyard: dict[str, Any],
     most_nodes: int,
     prepare: Callable[[Path], object] = lambda _: None,
@@ -30,7 +30,7 @@ def listening_yard(
         torchyard: the mapping of that name in the cluster's document.
         prepare: puts something into the server's home before the cluster is made.
     """
-    with running_yard(what) as yard:
+    with running_yard(requirement) as yard:
         prepare(yard.home)
         yard("server", "stop")
         yard("server", "start", "--listen", "--jobs-as-server-user")

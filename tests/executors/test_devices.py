@@ -105,29 +105,29 @@ def test_a_split_gpu_is_not_given_out(tmp_path: Path) -> None:
     program.chmod(0o755)
     machine = Machine({"PATH": f"{tmp_path}:/bin", device_locks.VARIABLE: str(tmp_path / "locks")})
     assert len(machine.devices) == 2 and machine.most_together() == 1
-    held = machine.take(1, "x")
-    assert [device.device.index for device in held] == [0]
+    devices = machine.take(1, "x")
+    assert [device.device.index for device in devices] == [0]
     assert machine.take(1, "y") == [] and list(machine.holders()) == [0]
-    give_back(held)
+    give_back(devices)
 
 
 def test_one_job_gets_devices_of_one_vendor(tmp_path: Path) -> None:
     machine = Machine({device_locks.VARIABLE: str(tmp_path / "locks")})
     machine.__dict__["devices"] = (*some(1, "nvidia"), *some(2, "amd"))
     assert machine.most_together() == 2
-    held = machine.take(2, "x")
-    assert {device.device.kind for device in held} == {"amd"}
-    give_back(held)
+    devices = machine.take(2, "x")
+    assert {device.device.kind for device in devices} == {"amd"}
+    give_back(devices)
     assert machine.take(3, "x") == []
 
 
 def test_the_lock_lives_as_long_as_who_inherited_it(tmp_path: Path) -> None:
     locks, there = DeviceLocks(tmp_path / "locks"), some(1)
-    [held] = locks.take(there, 1)
+    [device] = locks.take(there, 1)
     # A grandchild holds it, too, when its parent is gone.
     words = ["/bin/sh", "-c", "sleep 1000 >/dev/null & echo $!"]
-    output = subprocess.run(words, stdout=subprocess.PIPE, pass_fds=[held.descriptor], check=True)
-    give_back([held])
+    output = subprocess.run(words, stdout=subprocess.PIPE, pass_fds=[device.descriptor], check=True)
+    give_back([device])
     try:
         assert locks.take(there, 1) == []
     finally:
@@ -223,18 +223,18 @@ def test_nor_do_two_users() -> None:
         output = race(folder, 100, [str(pwd.getpwnam("nobody").pw_uid), ""])
         assert [twice for _, twice in output] == [0, 0]
         assert all(got for got, _ in output)
-        place = folder / device_locks._NAME
-        assert {oct(file.stat().st_mode & 0o777) for file in place.iterdir()} == {"0o666"}
-        assert oct(place.stat().st_mode & 0o7777) == "0o1777"
+        lock_file = folder / device_locks._NAME
+        assert {oct(file.stat().st_mode & 0o777) for file in lock_file.iterdir()} == {"0o666"}
+        assert oct(lock_file.stat().st_mode & 0o7777) == "0o1777"
 
 
 def test_hostile_files_are_refused(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("mine")
-    place = tmp_path / "locks"
-    place.mkdir()
-    locks, there = DeviceLocks(place), some(1)
-    file = place / "pretended-pretended-0"
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    locks, there = DeviceLocks(folder), some(1)
+    file = folder / "pretended-pretended-0"
     file.symlink_to(secret)
     with pytest.raises(Conflict, match="is not a regular file"):
         locks.take(there, 1)
@@ -244,20 +244,20 @@ def test_hostile_files_are_refused(tmp_path: Path) -> None:
         locks.free(there)
     assert secret.read_text() == "mine"
     link = tmp_path / "link"
-    link.symlink_to(place)
+    link.symlink_to(folder)
     with pytest.raises(Conflict, match="is not a folder"):
         DeviceLocks(link).take(there, 1)
 
 
 def test_a_file_that_was_taken_away_is_no_second_lock(tmp_path: Path) -> None:
-    place = tmp_path / "locks"
-    locks, there = DeviceLocks(place), some(1)
-    [held] = locks.take(there, 1)
-    os.rename(place / "pretended-pretended-0", place / "away")
+    folder = tmp_path / "locks"
+    locks, there = DeviceLocks(folder), some(1)
+    [device] = locks.take(there, 1)
+    os.rename(folder / "pretended-pretended-0", folder / "away")
     # Locking the old file other than by its name does not take the device.
-    os.close(os.open(place / "pretended-pretended-0", os.O_CREAT | os.O_RDWR))
-    assert not device_locks._is_current(held.descriptor, place / "pretended-pretended-0")
-    give_back([held])
+    os.close(os.open(folder / "pretended-pretended-0", os.O_CREAT | os.O_RDWR))
+    assert not device_locks._is_current(device.descriptor, folder / "pretended-pretended-0")
+    give_back([device])
 
 
 def test_uuids_of_any_form_make_plain_names() -> None:

@@ -58,7 +58,7 @@ class FolderSite(EngineSite):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def engine_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("engine")
     site = FolderSite(folder / "machines")
     try:

@@ -36,9 +36,9 @@ def _until(condition: Callable[[], object]) -> None:
 def _put(site: Site, content: bytes, token: str = REPORT, **keys: int) -> BlockId:
     """A request's only block, as a node with this token would write it."""
     (site.attempt / _CONNECTION).mkdir(mode=0o700, exist_ok=True)
-    place = BlockId(ATTEMPT, _CONNECTION, keys.get("request", 1), keys.get("number", 0), False)
-    blocks.write(site.attempt / blocks.REQUESTS, place, blocks.key_of(token), Block(LAST, content))
-    return place
+    block = BlockId(ATTEMPT, _CONNECTION, keys.get("request", 1), keys.get("number", 0), False)
+    blocks.write(site.attempt / blocks.REQUESTS, block, blocks.key_of(token), Block(LAST, content))
+    return block
 
 
 def _requests(site: Site) -> list[str]:
@@ -128,10 +128,10 @@ class TestRequests:
     )
     def test_that_are_none_are_reset(self, site: Site, content: bytes) -> None:
         with site.served():
-            place = _put(site, content)
+            block_file = _put(site, content)
             reset = BlockId(ATTEMPT, _CONNECTION, 1, blocks.RESET_NUMBER, True)
             _until(lambda: blocks.names(site.attempt / _CONNECTION))
-        assert place.name not in _requests(site)
+        assert block_file.name not in _requests(site)
         assert blocks.read(site.attempt / _CONNECTION, reset, blocks.key_of(REPORT)).kind == (
             blocks.RESET
         )
@@ -147,36 +147,43 @@ class TestFilesOfOthers:
         assert len(site.got) == 1
 
     def test_cut_off_changed_moved_or_linked_are_refused(self, site: Site, tmp_path: Path) -> None:
-        place = _put(site, _GET)
+        block_file = _put(site, _GET)
         requests = site.attempt / blocks.REQUESTS
-        whole = (requests / place.name).read_bytes()
-        (requests / place.name).unlink()
-        changed = whole.replace(b"/x", b"/y")
+        written_content = (requests / block_file.name).read_bytes()
+        (requests / block_file.name).unlink()
+        changed = written_content.replace(b"/x", b"/y")
         other = BlockId(ATTEMPT, "cd" * 16, 1, 0, False).name
         (site.attempt / ("cd" * 16)).mkdir(mode=0o700)
-        (tmp_path / "outside").write_bytes(whole)
+        (tmp_path / "outside").write_bytes(written_content)
         with site.served():
-            for content in (whole[:20], whole[:-3], whole + b"z", changed, b"", bytes(6 << 20)):
-                blocks.write_whole(requests, place.name, content)
+            for content in (
+                written_content[:20],
+                written_content[:-3],
+                written_content + b"z",
+                changed,
+                b"",
+                bytes(6 << 20),
+            ):
+                blocks.write_whole(requests, block_file.name, content)
                 _until(lambda: not _requests(site))
-            blocks.write_whole(requests, other, whole)
+            blocks.write_whole(requests, other, written_content)
             _until(lambda: not _requests(site))
-            os.symlink(tmp_path / "outside", requests / place.name)
+            os.symlink(tmp_path / "outside", requests / block_file.name)
             _until(lambda: not _requests(site))
-            os.mkfifo(requests / place.name)
+            os.mkfifo(requests / block_file.name)
             _until(lambda: not _requests(site))
         assert site.got == []
-        assert (tmp_path / "outside").read_bytes() == whole
+        assert (tmp_path / "outside").read_bytes() == written_content
 
     def test_repeated_pass_once_also_after_a_restart(self, site: Site) -> None:
-        place = _put(site, _GET)
+        block_file = _put(site, _GET)
         requests = site.attempt / blocks.REQUESTS
-        whole = (requests / place.name).read_bytes()
+        content = (requests / block_file.name).read_bytes()
         with site.served():
             _until(lambda: blocks.names(site.attempt / _CONNECTION))
-            (requests / place.name).write_bytes(whole)
+            (requests / block_file.name).write_bytes(content)
             _until(lambda: not _requests(site))
-        (requests / place.name).write_bytes(whole)
+        (requests / block_file.name).write_bytes(content)
         with site.served():
             _until(lambda: not _requests(site))
         assert len(site.got) == 1
@@ -193,9 +200,9 @@ class TestFilesOfOthers:
         def forge() -> None:
             _until(lambda: _requests(site))
             connection = _requests(site)[0].partition("-")[0]
-            place = BlockId(ATTEMPT, connection, 1, 0, True)
+            earlier_block = BlockId(ATTEMPT, connection, 1, 0, True)
             block = Block(LAST, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-            blocks.write(site.attempt / connection, place, blocks.key_of("another"), block)
+            blocks.write(site.attempt / connection, earlier_block, blocks.key_of("another"), block)
 
         forger = threading.Thread(target=forge)
         forger.start()
@@ -243,9 +250,9 @@ class TestCrashes:
         assert [got.path.rpartition("/")[2] for got in site.got] == ["x", "y"]
 
     def test_a_file_that_was_never_renamed_is_no_request(self, site: Site) -> None:
-        place = _put(site, _GET)
+        block_file = _put(site, _GET)
         requests = site.attempt / blocks.REQUESTS
-        (requests / place.name).rename(requests / ".0123.new")
+        (requests / block_file.name).rename(requests / ".0123.new")
         with site.served():
             site.link().call("GET", "/x")
         assert len(site.got) == 1

@@ -113,8 +113,8 @@ def test_the_program_refuses_with_exit_code_2(tmp_path: Path, words: list[str]) 
     if Path(runner_messages.SOCKET).exists():
         pytest.skip("a runner is installed on this machine")
     command = [sys.executable, "-m", "torchyard.server", "--home", str(tmp_path / "home"), *words]
-    kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
-    done = subprocess.run(command, env=kept, capture_output=True, text=True, timeout=60)
+    environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "error: other people reach this server, and it has no runner" in done.stderr
     assert "hint: install the runner" in done.stderr

@@ -16,7 +16,7 @@ import pytest
 
 from contracts.executor_contract import ExecutorContract, Site
 from torchyard.executors.bundle import worker_zip
-from torchyard.executors.device_locks import Held, give_back
+from torchyard.executors.device_locks import LockedDevice, give_back
 from torchyard.executors.executor import DevicesTaken, Executor
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
@@ -197,9 +197,9 @@ def _on(bench: Bench, machine: Machine) -> LocalSite:
     return site
 
 
-def _indexes(held: list[Held]) -> list[int]:
-    give_back(held)
-    return [device.device.index for device in held]
+def _indexes(devices: list[LockedDevice]) -> list[int]:
+    give_back(devices)
+    return [device.device.index for device in devices]
 
 
 def test_nodes_get_different_devices_for_as_long_as_they_live(

@@ -208,8 +208,8 @@ def _missing(made: EngineSite, name: str) -> str:
     files = [file["path"] for file in made.site.ask("GET", f"jobs/{name}/files")["value"]]
     logs = [path for path in files if path.startswith("user_logs/")]
     texts = [made.site.ask("GET", f"jobs/{name}/files/{path}") for path in logs]
-    whole = [text for text in texts if text == b"begun\ncounted\n"]
-    return "" if len(whole) == 2 else f"logs of its two ranks: {texts}"
+    complete = [text for text in texts if text == b"begun\ncounted\n"]
+    return "" if len(complete) == 2 else f"logs of its two ranks: {texts}"
 
 
 def _look_at_nodes(where: str, made: EngineSite, counts: Counts) -> None:
@@ -225,9 +225,9 @@ def _look_at_nodes(where: str, made: EngineSite, counts: Counts) -> None:
 
 def _look_at_engine(made: EngineSite, counts: Counts) -> None:
     deadline = time.monotonic() + _LEFT_S
-    while (held := made.list_remaining()) and time.monotonic() < deadline:
+    while (remaining := made.list_remaining()) and time.monotonic() < deadline:
         time.sleep(1)
-    counts.left += [f"the engine holds {name}" for name in held]
+    counts.left += [f"the engine holds {name}" for name in remaining]
 
 
 def _command(pid: int) -> str:
@@ -236,8 +236,8 @@ def _command(pid: int) -> str:
     return "it has ended since"
 
 
-def _tell(what: str, where: str) -> None:
-    print(f"{what}: {where}", flush=True)
+def _tell(title: str, where: str) -> None:
+    print(f"{title}: {where}", flush=True)
 
 
 def report(counts: Counts) -> str:

@@ -51,14 +51,14 @@ class Site:
     def launch(self) -> tuple[subprocess.Popen[bytes], str]:
         """A server that answers, and its URL."""
         readable, writable = os.pipe()
-        kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+        environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
         with open(self.home / "server.out", "ab") as out:
             server = subprocess.Popen(
                 [
                     str(Path(sys.executable).with_name("yard-server")),
                     *("--home", str(self.home), "--ready-fd", str(writable), *self.options),
                 ],
-                env={**kept, **self.environ},
+                env={**environ, **self.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -198,12 +198,12 @@ def having(word: str) -> list[Process]:
 
 
 def until(
-    condition: Callable[[], bool], timeout_s: float, what: str, every_s: float = 0.02
+    condition: Callable[[], bool], timeout_s: float, goal: str, every_s: float = 0.02
 ) -> float:
     """Wait in real time; returns how long it took, in seconds."""
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() < began + timeout_s, f"not within {timeout_s} s: {what}"
+        assert time.monotonic() < began + timeout_s, f"not within {timeout_s} s: {goal}"
         time.sleep(every_s)
     return time.monotonic() - began
 

@@ -107,7 +107,7 @@ class Writer:
 
     def _batch(self, run: str) -> None:
         points = [self._point() for _ in range(self._chance.randrange(1, 300))]
-        names = [f"p{self._number} {self._written} {place}" for place in range(3)]
+        names = [f"p{self._number} {self._written} {index}" for index in range(3)]
         rows = [{"key": name, "value": name.upper()} for name in names]
         self._post(
             "runs/log-batch", {"run_id": run, "metrics": points, "params": rows, "tags": rows}
@@ -261,8 +261,8 @@ def _compare(site: Site, writers: list[Writer], counts: Counts) -> None:
         counts.again += writer.again
         counts.away_s += writer.away_s
         counts.wrong += writer.wrong
-        for place, written in writer.points.items():
-            points[place] += written
+        for series, written in writer.points.items():
+            points[series] += written
         texts["params"] |= writer.params
         texts["tags"] |= writer.tags
     counts.points = sum(map(len, points.values()))
@@ -271,9 +271,9 @@ def _compare(site: Site, writers: list[Writer], counts: Counts) -> None:
     runs = {run for run, _ in points} | {run for writer in writers for run in writer.runs}
     for run in runs:
         data = site.patiently("GET", f"{API}runs/get?run_id={run}")["run"]["data"]
-        for kind, wanted in texts.items():
+        for kind, expected_texts in texts.items():
             stored = {row["key"]: row["value"] for row in data.get(kind, ())}
-            expected = {key: value for (of, key), value in wanted.items() if of == run}
+            expected = {key: value for (of, key), value in expected_texts.items() if of == run}
             if {key: stored.get(key) for key in expected} != expected:
                 counts.wrong.append(f"{run}: its {kind} are not those that were acknowledged")
             if kind == "params" and set(stored) - set(expected):
@@ -281,8 +281,8 @@ def _compare(site: Site, writers: list[Writer], counts: Counts) -> None:
         keys = {metric["key"] for metric in data.get("metrics", ())}
         if keys != {key for of, key in points if of == run}:
             counts.wrong.append(f"{run}: its metrics are {sorted(keys)}")
-    named = collections.Counter(_run_names(site))
-    twice = [name for name, count in named.items() if count > 1]
+    names = collections.Counter(_run_names(site))
+    twice = [name for name, count in names.items() if count > 1]
     counts.wrong += [f"run `{name}` was made twice" for name in twice]
     log = (site.home / "server.out").read_text(errors="replace")
     counts.wrong += [line for line in log.splitlines() if "Traceback" in line]
@@ -304,11 +304,11 @@ def _run_names(site: Site) -> Iterator[str]:
             return
 
 
-def _differences(what: str, written: list[Told], stored: list[Told]) -> list[str]:
-    wanted, there = collections.Counter(written), collections.Counter(stored)
-    lost, more = wanted - there, there - wanted
+def _differences(kind: str, written: list[Told], stored: list[Told]) -> list[str]:
+    expected, there = collections.Counter(written), collections.Counter(stored)
+    lost, more = expected - there, there - expected
     return [
-        f"{what}: {sum(some.values())} points {why}, as {next(iter(some))}"
+        f"{kind}: {sum(some.values())} points {why}, as {next(iter(some))}"
         for some, why in ((lost, "are lost"), (more, "are there that nobody was told of"))
         if some
     ]

@@ -253,10 +253,10 @@ def report(counts: Counts) -> str:
     lines += [f"  {line}" for line in counts.wrong]
     lines.append(f"bystanders killed: {counts.decoys_killed}")
     lines.append(f"cgroups left: {counts.cgroups_left}")
-    for what, times in (("obey SIGTERM", counts.obedient_s), ("ignore it", counts.deaf_s)):
+    for title, times in (("obey SIGTERM", counts.obedient_s), ("ignore it", counts.deaf_s)):
         if times:
             lines.append(
-                f"8 ranks on 2 nodes down, ranks that {what}: p50 {percentile(times, 0.5):.2f} s, "
+                f"8 ranks on 2 nodes down, ranks that {title}: p50 {percentile(times, 0.5):.2f} s, "
                 f"p99 {percentile(times, 0.99):.2f} s, longest {max(times):.2f} s"
             )
     return "\n".join(lines)

@@ -196,14 +196,14 @@ def _scratch(site: Site, job: str) -> Path:
 def _hit(scratch: Path, kind: str, chance: random.Random) -> Victim | None:
     """Kill one process of the attempt; None where there was none of this kind."""
     signum = signal.SIGTERM if kind.startswith("end") else signal.SIGKILL
-    what = kind.partition(" ")[2]
-    if what == "recovery worker":
+    program = kind.partition(" ")[2]
+    if program == "recovery worker":
         return _hit_recovery(scratch, chance)
-    candidates = _wait_for_victims(scratch, "worker" if what == "both" else what)
+    candidates = _wait_for_victims(scratch, "worker" if program == "both" else program)
     if not candidates:
         return None
     victim = chance.choice(candidates)
-    if what == "both":
+    if program == "both":
         # Stopped first, so that neither sees the other's end.
         parent = read(victim.process.parent)
         targets = [process for process in (parent, victim.process) if process is not None]
@@ -241,8 +241,8 @@ def _send(process: Process, signum: int) -> None:
 def _living(scratch: Path) -> str:
     """What is left of an attempt, for one that is stuck."""
     lines = []
-    for what in ("supervisor", "worker", "rank"):
-        lines += [f"{what} of node {victim.node}" for victim in _victims(scratch, what)]
+    for process in ("supervisor", "worker", "rank"):
+        lines += [f"{process} of node {victim.node}" for victim in _victims(scratch, process)]
     for file in sorted(scratch.glob("node-*/worker.log")):
         lines.append(f"{file.parent.name}: {file.read_text(errors='replace')[-500:]}")
     for file in sorted(scratch.glob("node-*/spool/events.jsonl")):
@@ -252,24 +252,24 @@ def _living(scratch: Path) -> str:
     return "; ".join(lines) or "nothing of it lives"
 
 
-def _wait_for_victims(scratch: Path, what: str) -> list[Victim]:
+def _wait_for_victims(scratch: Path, process: str) -> list[Victim]:
     deadline = time.monotonic() + FIRST_S
     while time.monotonic() < deadline:
-        candidates = _victims(scratch, what)
+        candidates = _victims(scratch, process)
         if candidates:
             return candidates
         time.sleep(0.005)
     return []
 
 
-def _victims(scratch: Path, what: str) -> list[Victim]:
+def _victims(scratch: Path, program: str) -> list[Victim]:
     """The living supervisors, workers or ranks of an attempt."""
     workers = _worker_processes(scratch)
     supervisors = {pid for pid, (process, _) in workers.items() if process.parent not in workers}
-    if what == "supervisor":
+    if program == "supervisor":
         return [Victim(workers[pid][0], workers[pid][1]) for pid in supervisors]
     inner = {pid: worker for pid, worker in workers.items() if pid not in supervisors}
-    if what == "worker":
+    if program == "worker":
         return [Victim(process, node) for process, node in inner.values()]
     return [victim for pid, (_, node) in inner.items() for victim in _ranks(pid, node)]
 

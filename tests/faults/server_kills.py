@@ -88,13 +88,13 @@ def run(
 
 
 def keep_busy(
-    site: Site, workload: Workload, chance: random.Random, at_once: int, most: int | None = None
+    site: Site, workload: Workload, chance: random.Random, at_once: int, limit: int | None = None
 ) -> int:
     """Submit jobs until one waits, `most` in all; returns how many have not ended."""
     listed = site.patiently("GET", "jobs?limit=1000")["value"]
     count = sum(job["status"] not in ENDED for job in listed)
     for _ in range(at_once + 1 - count):
-        if len(workload.steps) == most:
+        if len(workload.steps) == limit:
             break
         steps = chance.randrange(20, 200)
         name = f"job-{len(workload.steps)}"
@@ -184,10 +184,10 @@ def _worker_log(site: Site, name: str) -> str:
 def report(counts: Counts) -> str:
     lines = [f"{counts.kills} kills, {counts.jobs} jobs: {len(counts.wrong)} things wrong"]
     lines += [f"  {line}" for line in counts.wrong]
-    for what, times in (("server ready", counts.ready_s), ("news of a job", counts.takeover_s)):
+    for title, times in (("server ready", counts.ready_s), ("news of a job", counts.takeover_s)):
         if times:
             lines.append(
-                f"{what} after a start: median {percentile(times, 0.5):.2f} s, "
+                f"{title} after a start: median {percentile(times, 0.5):.2f} s, "
                 f"p99 {percentile(times, 0.99):.2f} s, of {len(times)}"
             )
     return "\n".join(lines)

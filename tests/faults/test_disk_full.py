@@ -134,10 +134,10 @@ def _free(folder: Path) -> None:
 
 
 def _yard(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+    environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
     return subprocess.run(
         [str(Path(sys.executable).with_name("yard")), *arguments],
-        env={**kept, "TORCHYARD_HOME": str(site.home)},
+        env={**environ, "TORCHYARD_HOME": str(site.home)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -172,9 +172,9 @@ def _parts(site: Site) -> list[str]:
     ]
 
 
-def _show(what: str, text: str) -> None:
+def _show(title: str, text: str) -> None:
     if os.environ.get("DISK_FULL_SHOW"):
-        print(f"\n{what}:\n{text}", file=sys.__stdout__, flush=True)
+        print(f"\n{title}:\n{text}", file=sys.__stdout__, flush=True)
 
 
 def _folder(tmp_path: Path, **files: bytes) -> Path:
@@ -287,10 +287,10 @@ def test_logs_metrics_outputs_and_models(small_home: Site, tmp_path: Path) -> No
     _free(site.home)
     assert _yard(site, *create).returncode == 0
     fault_site.until(lambda: not list((tmp_path / "scratch").iterdir()), 60, "it is cleaned up")
-    gone = _yard(site, "gc", "--older-than", "0d", "--explain")
-    _show("gc", gone.stdout + gone.stderr)
-    assert gone.returncode == 0, gone.stderr
-    assert [line.split()[:2] for line in gone.stdout.splitlines()[2:4]] == [
+    explained = _yard(site, "gc", "--older-than", "0d", "--explain")
+    _show("gc", explained.stdout + explained.stderr)
+    assert explained.returncode == 0, explained.stderr
+    assert [line.split()[:2] for line in explained.stdout.splitlines()[2:4]] == [
         ["kept", "snapshot"],
         ["removed", "environment"],
     ]

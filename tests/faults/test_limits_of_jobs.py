@@ -19,9 +19,9 @@ _BOMB = "python3 -c 'import os, time\nwhile True:\n try: os.fork()\n except OSEr
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     mark = f"probe-{os.getpid()}:0"
-    held = cgroups.limit(mark, cgroups.Ceiling(processes=200)).processes
+    limit = cgroups.limit(mark, cgroups.Ceiling(processes=200)).processes
     cgroups.remove(mark)
-    if not held:
+    if not limit:
         pytest.skip("no cgroup can count processes here")
     site = Site(tmp_path / "home")
     site.home.mkdir(mode=0o700)

@@ -178,10 +178,10 @@ def report(counts: Counts) -> str:
         f"jobs: {len(counts.wrong)} things wrong; {counts.taken_over} attempts taken over"
     ]
     lines += [f"  {line}" for line in counts.wrong]
-    for what, times in (("takeover", counts.takeover_s), ("news of a job", counts.news_s)):
+    for title, times in (("takeover", counts.takeover_s), ("news of a job", counts.news_s)):
         if times:
             lines.append(
-                f"{what} after a kill: median {percentile(times, 0.5):.2f} s, "
+                f"{title} after a kill: median {percentile(times, 0.5):.2f} s, "
                 f"p99 {percentile(times, 0.99):.2f} s, of {len(times)}"
             )
     return "\n".join(lines)

@@ -62,8 +62,8 @@ def _provision(api: Api) -> None:
     client.headers["Authorization"] = f"Bearer {api.person}"
     base = "/v1/workspaces/default"
 
-    def ask(method: str, path: str, **what: Any) -> Any:
-        answer = client.request(method, base + path, **what)
+    def ask(method: str, path: str, **options: Any) -> Any:
+        answer = client.request(method, base + path, **options)
         assert answer.status_code < 300, answer.text
         return answer.json()
 

@@ -57,7 +57,9 @@ def test_no_request_makes_the_server_fail(api: Api) -> None:
         for strategy in strategies:
             _ask_often(api, strategy, statuses, failed)
     print(f"{sum(statuses.values())} requests of {len(schema)} routes: {dict(statuses)}")
-    assert not failed, "\n".join(f"{place}: {message}" for place, message in failed.items())
+    assert not failed, "\n".join(
+        f"{failed_operation}: {message}" for failed_operation, message in failed.items()
+    )
     assert statuses[200] > 100, "the names of things that exist are not used"
 
 
@@ -77,18 +79,18 @@ def _ask_often(api: Api, strategy: Any, statuses: Counter[int], failed: dict[str
         if case.query and "wait_s" in case.query:
             case.query["wait_s"] = _brief(case.query["wait_s"])
         headers = {"Authorization": f"Bearer {api.worker if worker else api.person}"}
-        place = f"{case.method} {case.path}"
+        operation = f"{case.method} {case.path}"
         try:
             answer = case.call(headers=headers)
         except Exception as error:  # what the server answers with 500
             failed.setdefault(
-                f"{place}: {type(error).__name__}", f"{error!r:.300} {case.body!r:.300}"
+                f"{operation}: {type(error).__name__}", f"{error!r:.300} {case.body!r:.300}"
             )
             statuses[500] += 1
             return
         statuses[answer.status_code] += 1
         if answer.status_code >= 500:
-            failed.setdefault(place, f"{answer.text:.300} {case.body!r:.300}")
+            failed.setdefault(operation, f"{answer.text:.300} {case.body!r:.300}")
 
     # A route without parameters and body can't be asked wrongly.
     with suppress(Unsatisfiable):

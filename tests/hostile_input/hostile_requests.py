@@ -285,8 +285,8 @@ def _native(openapi: Mapping[str, Any]) -> Iterator[_Form]:
             plain = path.replace("{workspace}", "default")
             for name in names | ({"workspace"} if "{workspace}" in path else set()):
                 others = {other: "a" for other in names - {name}}
-                kept = {**others, **({} if name == "workspace" else {"workspace": "default"})}
-                yield _Form(verb, _fill_path(path, kept), f"{verb} {path} {{{name}}}", name)
+                values = {**others, **({} if name == "workspace" else {"workspace": "default"})}
+                yield _Form(verb, _fill_path(path, values), f"{verb} {path} {{{name}}}", name)
             plain = _fill_path(plain, dict.fromkeys(names, "a"))
             for item in parameters:
                 if item["in"] == "query" and item["name"] != "wait_s":
@@ -330,10 +330,10 @@ def _azure(workspace: str) -> Iterator[_Form]:
         path = f"{'/' + service if service else ''}{workspace}/{below}{version}"
         yield from _fields(method, path, f"{method} {service}/…/{below}", body)
         for at, part in enumerate(below.split("/")[1:2], 1):
-            named = "/".join("{part}" if place == at else each
-                             for place, each in enumerate(below.split("/")))  # fmt: skip
-            place = f"{'/' + service if service else ''}{workspace}/{named}{version}"
-            yield _Form("GET", place, f"GET {service}/…/{named} ({part})", "part")
+            template = "/".join("{part}" if address == at else each
+                             for address, each in enumerate(below.split("/")))  # fmt: skip
+            address = f"{'/' + service if service else ''}{workspace}/{template}{version}"
+            yield _Form("GET", address, f"GET {service}/…/{template} ({part})", "part")
     for name in ("$filter", "$skip", "$top", "listViewType", "orderBy", "$continuationToken"):
         for below in ("jobs", "models", "data", "environments"):
             path = f"{workspace}/{below}?api-version=2024-04-01"
@@ -341,25 +341,25 @@ def _azure(workspace: str) -> Iterator[_Form]:
 
 
 def _fields(method: str, path: str, name: str, body: Any) -> Iterator[_Form]:
-    for place, hollow in _hollows(body, ""):
-        yield _Form(method, path, f"{name} {place}", body=hollow)
+    for position, hollow in _hollows(body, ""):
+        yield _Form(method, path, f"{name} {position}", body=hollow)
 
 
-def _hollows(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+def _hollows(value: Any, position: str) -> Iterator[tuple[str, Any]]:
     """The value with each of its texts, and each of its keys, left open in turn.
 
     The other texts that say nothing (`_`) are left out.
     """
     if isinstance(value, str):
-        yield place, _HERE
+        yield position, _HERE
     elif isinstance(value, Mapping):
         plain = {key: item for key, item in value.items() if not _says_nothing(item)}
         for key, item in value.items():
-            for inner, hollow in _hollows(item, f"{place}.{key}"):
+            for inner, hollow in _hollows(item, f"{position}.{key}"):
                 yield inner, {**plain, key: hollow}
     elif isinstance(value, list):
         for item in value:
-            for inner, hollow in _hollows(item, f"{place}[]"):
+            for inner, hollow in _hollows(item, f"{position}[]"):
                 yield inner, [hollow]
 
 

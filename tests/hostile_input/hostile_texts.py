@@ -58,8 +58,8 @@ def _repetitions(tree: Any, before: str) -> Iterator[tuple[str, Sequence[str]]]:
     for operation, value in tree:
         name = str(operation)
         if name.endswith("_REPEAT"):
-            least, most, body = value
-            if int(most) > _MANY:
+            least, maximum, body = value
+            if int(maximum) > _MANY:
                 yield before, _bodies(body)
             yield from _repetitions(body, before)
             before += _shortest(body) * int(least)

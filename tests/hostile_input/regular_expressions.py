@@ -94,17 +94,17 @@ def collect() -> tuple[list[Expression], list[str]]:
     for path, tree in trees.items():
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         for call, function, name in _calls(tree):
-            place = f"{path.relative_to(PACKAGE)}:{call.lineno}"
+            position = f"{path.relative_to(PACKAGE)}:{call.lineno}"
             if (module, function) in USERS:
                 continue
             try:
                 patterns, flags = _values(module, function, call)
             except (NameError, AttributeError, TypeError):
-                unknown.append(f"{place}: {ast.unparse(call)}")
+                unknown.append(f"{position}: {ast.unparse(call)}")
                 continue
             searches = not _how(call, module, name, uses) <= _TRIED_ONCE
             for pattern in patterns:
-                expression = Expression(place, pattern, flags, searches)
+                expression = Expression(position, pattern, flags, searches)
                 expressions.setdefault((pattern, flags, searches), expression)
     return list(expressions.values()), unknown
 
@@ -118,9 +118,9 @@ def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
             function = node.name
         if isinstance(node, ast.Call) and _pattern(node) is not None:
             yield node, function, name
-        named = _target(node)
+        target = _target(node)
         for child in ast.iter_child_nodes(node):
-            waiting.append((child, function, named if child is getattr(node, "value", 0) else ""))
+            waiting.append((child, function, target if child is getattr(node, "value", 0) else ""))
 
 
 def _target(node: ast.AST) -> str:

@@ -28,9 +28,9 @@ def test_no_text_stops_the_server(tmp_path: Path) -> None:
     failures = []
     with running(tmp_path / "home") as server, watched(server) as watch:
         openapi = server.get("/openapi.json")
-        place = server.azure_workspace()
-        texts = hostile_requests.requests(openapi, place, SIZE, TEXTS_A_FIELD)
-        for request in (*hostile_requests.raw_requests(place), *texts):
+        workspace = server.azure_workspace()
+        texts = hostile_requests.requests(openapi, workspace, SIZE, TEXTS_A_FIELD)
+        for request in (*hostile_requests.raw_requests(workspace), *texts):
             watch.field = request.field
             status, body = server.ask(request)
             statuses[status] += 1

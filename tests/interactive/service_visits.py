@@ -40,8 +40,8 @@ class Visitor:
     ) -> Reply:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body, {**self.headers, **named})
+            variables = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, {**self.headers, **variables})
             answer = connection.getresponse()
             reply = Reply(answer.status, answer.headers, answer.read())
         finally:
@@ -59,14 +59,14 @@ class Visitor:
     def upgraded(self, path: str, **headers: str) -> socket.socket:
         """A connection after a websocket's handshake; its frames are the caller's."""
         connection = socket.create_connection(("127.0.0.1", self._port), timeout=60)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        variables = {name.replace("_", "-"): value for name, value in headers.items()}
         lines = {
             **self.headers,
             "Connection": "Upgrade",
             "Upgrade": "websocket",
             "Sec-WebSocket-Version": "13",
             "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-            **named,
+            **variables,
         }
         text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         connection.sendall(f"GET {path} HTTP/1.1\r\n{text}\r\n".encode())

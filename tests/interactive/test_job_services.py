@@ -235,14 +235,14 @@ def test_services_that_are_not_there_are_refused_by_name(
 ) -> None:
     with pytest.raises(NotFound, match="no service `three`"):
         link(people["ada"], of_ada, "three")
-    for services, what in (
+    for services, message in (
         ({"x": {"type": "custom"}}, "neither a `port`"),
         ({"x": {"type": "jupyter"}}, "jupyter"),
         ({"a b": {"type": "custom", "port": 1}}, "not a valid name"),
         ({"x": {"type": "custom", "port": 99999}}, "not a port"),
         ({"x": {"type": "custom", "port": 1, "nodes": "some"}}, "nodes: some"),
     ):
-        with pytest.raises(TorchyardError, match=what):
+        with pytest.raises(TorchyardError, match=message):
             submit(people["ada"], "refused", services=services)
 
 

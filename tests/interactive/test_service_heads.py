@@ -25,7 +25,7 @@ def test_the_cookies_of_torchyard_never_reach_a_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"),
+    ("sent", "stored"),
     [
         ("a=1; Path=/; Domain=localhost; HttpOnly", "a=1; Path=/; HttpOnly"),
         ("a=1; domain=.services.example.org", "a=1"),
@@ -35,9 +35,9 @@ def test_the_cookies_of_torchyard_never_reach_a_service() -> None:
         ("  torchyard_session =evil", ""),
     ],
 )
-def test_a_service_sets_cookies_for_its_own_host_only(sent: str, kept: str) -> None:
+def test_a_service_sets_cookies_for_its_own_host_only(sent: str, stored: str) -> None:
     head = heads.read(f"HTTP/1.1 200 OK\r\nSet-Cookie: {sent}".encode())
-    assert heads.response_for_person(head).all("set-cookie") == ([kept] if kept else [])
+    assert heads.response_for_person(head).all("set-cookie") == ([stored] if stored else [])
 
 
 def test_headers_that_reach_beyond_a_service_are_dropped() -> None:

@@ -239,8 +239,8 @@ def test_a_jobs_script_reads_the_experiment_number_of_its_environment(server: Se
             "experiment"
         ]
         assert experiment["experiment_id"] == number
-    named = server.get("experiments/get-by-name", experiment_name="Default", **options)
-    assert named["experiment"]["experiment_id"] == number
+    by_name = server.get("experiments/get-by-name", experiment_name="Default", **options)
+    assert by_name["experiment"]["experiment_id"] == number
 
 
 def test_a_renamed_default_experiment_has_its_number(server: Server) -> None:

@@ -151,11 +151,11 @@ def test_a_model_is_never_mixed_with_other_files(services: Services) -> None:
 def test_metrics_of_a_model_are_deleted_with_the_job(services: Services) -> None:
     job = submit(services)
     made = log_model(services, job.name)
-    kept = History(services.db)
+    history = History(services.db)
     for timestamp, value in ((1, 0.5), (3, 0.7), (2, 0.6)):
         point = history_records.metric("acc", value, timestamp)
-        kept.append(job.id, [ModelMetric(made.id, "", "", point)])
-    rejected = kept.receive(
+        history.append(job.id, [ModelMetric(made.id, "", "", point)])
+    rejected = history.receive(
         lambda run: job.id if run == job.name else None, "att", 0, 0,
         [{"run": job.name, "kind": "metric", "key": "loss", "value": "NaN", "timestamp": 1,
           "model_id": made.id, "dataset_name": "d"},
@@ -166,7 +166,7 @@ def test_metrics_of_a_model_are_deleted_with_the_job(services: Services) -> None
     result = logged.metrics_of(services.db, WORKSPACE, [made.id])[made.id]
     assert [(item.key, item.run) for item in result] == [("loss", job.name), ("acc", job.name)]
     assert (result[1].value, result[0].value != result[0].value) == (0.7, True)
-    assert [item.value for item in kept.series(job.id, "acc")] == [0.5, 0.7, 0.6]
+    assert [item.value for item in history.series(job.id, "acc")] == [0.5, 0.7, 0.6]
 
     logged.record_uses(services.db, WORKSPACE, [RunModel(job.name, "output", made.id, 2)] * 2)
     assert len(logged.of_runs(services.db, WORKSPACE, [job.name])[job.name]) == 1

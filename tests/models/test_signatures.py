@@ -48,12 +48,12 @@ def test_an_onnx_file_gives_its_signature_and_properties(tmp_path: Path) -> None
 
 
 def test_a_broken_onnx_file_is_refused_whatever_its_bytes(tmp_path: Path) -> None:
-    whole = onnx_bytes.model([IMAGE], [LOGITS])
+    model = onnx_bytes.model([IMAGE], [LOGITS])
     source = random.Random(0)
     file = tmp_path / "m.onnx"
     refused = 0
     for _ in range(400):
-        broken = bytearray(whole[: source.randrange(len(whole))])
+        broken = bytearray(model[: source.randrange(len(model))])
         for _ in range(source.randrange(4)):
             if broken:
                 broken[source.randrange(len(broken))] = source.randrange(256)

@@ -304,9 +304,9 @@ def test_a_second_agent_of_a_machine_is_refused(
     joined: Joined, server: Server, tmp_path: Path
 ) -> None:
     wait_for(joined.started)
-    place = agents.Machine("default", "machines", "lab", "127.0.0.9")
+    machine = agents.Machine("default", "machines", "lab", "127.0.0.9")
     second = agents.Agent(
-        Transport(server.url, "x"), place, tmp_path, lambda: place.address, "uv", {}, print
+        Transport(server.url, "x"), machine, tmp_path, lambda: machine.address, "uv", {}, print
     )
     with pytest.raises(InvalidInput, match="is a node already"):
         second.run()

@@ -47,10 +47,10 @@ class HostSide:
         program, agent = carried.host_program(), carried.agent_zip()
         line = json.dumps({**request, "agent_bytes": len(agent)}).encode()
         path = f"{os.environ['PATH']}:{os.path.dirname(find_uv())}" if self.has_uv else "/bin"
-        kept = {"HOME": str(self.home), "PATH": path}
+        environ = {"HOME": str(self.home), "PATH": path}
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", ssh._START],
-            env=kept,
+            env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd="/",

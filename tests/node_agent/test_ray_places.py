@@ -12,10 +12,10 @@ from torchyard.node_agent import ray_node
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "tmp"
-    place.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(place))
-    return place
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    return temporary
 
 
 def test_a_short_path_needs_no_other_place(tmp_path: Path, temporary: Path) -> None:
@@ -29,21 +29,21 @@ def test_what_a_killed_agent_left_is_removed_and_the_place_kept(
     tmp_path: Path, temporary: Path
 ) -> None:
     folder = tmp_path / ("long" * 30)
-    place = ray_node._sessions(folder)
-    (place / "session_1").mkdir()
-    place.chmod(0o777)  # as Ray does
+    sessions = ray_node._sessions(folder)
+    (sessions / "session_1").mkdir()
+    sessions.chmod(0o777)  # as Ray does
     again = ray_node._sessions(folder)
-    assert again == place and list(again.iterdir()) == []
+    assert again == sessions and list(again.iterdir()) == []
     assert again.stat().st_mode & 0o777 == 0o700
-    assert ray_node._sessions(tmp_path / ("other" * 30)) != place
+    assert ray_node._sessions(tmp_path / ("other" * 30)) != sessions
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path, temporary: Path) -> None:
     folder, elsewhere = tmp_path / ("long" * 30), tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()
-    place = ray_node._sessions(folder)
-    place.rmdir()
-    place.symlink_to(elsewhere)
-    assert ray_node._sessions(folder) not in (place, elsewhere)
+    sessions = ray_node._sessions(folder)
+    sessions.rmdir()
+    sessions.symlink_to(elsewhere)
+    assert ray_node._sessions(folder) not in (sessions, elsewhere)
     assert (elsewhere / "kept").exists()

@@ -196,12 +196,12 @@ def run(command: list[Any], cwd: Path, more: Mapping[str, str]) -> str:
     Raises:
         SystemExit: it failed.
     """
-    kept = {
+    environ = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("MLFLOW_", "TORCHYARD_", "PYTHONPATH"))
     }
-    variables = {**kept, **more, "GIT_PYTHON_REFRESH": "quiet"}
+    variables = {**environ, **more, "GIT_PYTHON_REFRESH": "quiet"}
     done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))[:200]}\n{done.stderr[-1500:]}")

@@ -124,8 +124,8 @@ def set_up(yard: Yard, files: list[Path], sample: Path, data: Path | None) -> No
     validate.set_up(client, files, sample, yard.home)
     if data is not None:
         yard("datastore", "create", "-n", "examples", "--type", "local", "--path", str(data))
-        for place in _PLACES:
-            yard("workspace", "map-url", place, "azureml://datastores/examples/paths/")
+        for path in _PLACES:
+            yard("workspace", "map-url", path, "azureml://datastores/examples/paths/")
 
 
 def main() -> None:

@@ -170,14 +170,16 @@ def report(folder: Path, markdown: bool) -> str:
     lines = [f"{total} environments under {len(rows)} names: {refused} refused", ""]
     if markdown:
         lines += ["| uses | environment | becomes |", "|---|---|---|"]
-    for what, outcomes in rows:
+    for title, outcomes in rows:
         if len(outcomes) > 3:
             outcomes = collections.Counter(
                 {re.sub(r"and \d+ packages", "and packages", text): 0 for text in outcomes}
             )
         text = "; ".join(sorted(outcomes))
-        count = sum(outcomes_of[what].values())
-        lines.append(f"| {count} | {what} | {text} |" if markdown else f"{count:4} {what}: {text}")
+        count = sum(outcomes_of[title].values())
+        lines.append(
+            f"| {count} | {title} | {text} |" if markdown else f"{count:4} {title}: {text}"
+        )
     return "\n".join(lines)
 
 

@@ -40,7 +40,7 @@ def read(experiment: str, shape: tuple[int, int]) -> list[dict[str, Any]]:
     assert found_experiment is not None, f"no experiment {experiment}"
     runs = client.search_runs([found_experiment.experiment_id], max_results=1000)
     runs = sorted(runs, key=_order)
-    place = {run.info.run_id: number for number, run in enumerate(runs)}
+    numbers = {run.info.run_id: number for number, run in enumerate(runs)}
     models = _logged_models(client, found_experiment.experiment_id)
     return [
         {
@@ -55,7 +55,7 @@ def read(experiment: str, shape: tuple[int, int]) -> list[dict[str, Any]]:
             },
             "latest": {key: _value(key, value) for key, value in run.data.metrics.items()},
             "tags": {key: value for key, value in run.data.tags.items() if not _is_own(key)},
-            "parent": place.get(run.data.tags.get("mlflow.parentRunId", "")),
+            "parent": numbers.get(run.data.tags.get("mlflow.parentRunId", "")),
             "datasets": sorted(
                 _dataset(dataset_input) for dataset_input in run.inputs.dataset_inputs
             ),
@@ -159,7 +159,7 @@ def _newest(metrics: Any) -> list[tuple[str, str, int, str]]:
             metric.step,
             _value(metric.key, metric.value),
         )
-    return sorted((*place, *point) for place, point in newest.items())
+    return sorted((*key, *point) for key, point in newest.items())
 
 
 def _model_files(client: Any, model_id: str, folder: str | None = None) -> Iterator[str]:

@@ -52,9 +52,9 @@ def command_jobs(folder: Path) -> Iterator[Path]:
         if not isinstance(body, dict):
             continue
         schema = str(body.get("$schema", ""))
-        named = "commandJob" in schema or (not schema and body.get("type") == "command")
+        is_command = "commandJob" in schema or (not schema and body.get("type") == "command")
         bare = not schema and "type" not in body and {"command", "environment"} <= set(body)
-        if named or bare:
+        if is_command or bare:
             yield file
 
 
@@ -69,9 +69,9 @@ def validate(client: Client, folder: Path, home: Path) -> list[Outcome]:
 def set_up(client: Client, files: list[Path], sample: Path, home: Path) -> None:
     bodies = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
     for compute in sorted({str(body.get("compute") or "local") for body in bodies}):
-        named = _COMPUTE.match(compute)
-        if named and named[1] != "local":
-            client.computes.create({"name": named[1], "max_instances": 4})
+        match = _COMPUTE.match(compute)
+        if match and match[1] != "local":
+            client.computes.create({"name": match[1], "max_instances": 4})
     inputs = [
         value
         for body in bodies
@@ -82,8 +82,8 @@ def set_up(client: Client, files: list[Path], sample: Path, home: Path) -> None:
         asset = _ASSET.match(str(value.get("path", "")))
         if asset:
             kind = value.get("type", "uri_folder")
-            place = sample / "sample.csv" if kind == "uri_file" else sample
-            client.data.create({"name": asset[1], "type": kind, "path": str(place)})
+            path = sample / "sample.csv" if kind == "uri_file" else sample
+            client.data.create({"name": asset[1], "type": kind, "path": str(path)})
     if any(str(value.get("path", "")).startswith(_EXAMPLE_DATA[:-8]) for value in inputs):
         store = home / "datastores" / client.workspace / "workspaceblobstore"
         (store / "example-data").mkdir(parents=True)

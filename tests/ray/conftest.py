@@ -21,8 +21,8 @@ from torchyard.executors.ray.ray_environment import (
 @pytest.fixture(scope="session")
 def ray_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home in whose `engines` Ray's environment is; kept between runs by `make ray`."""
-    kept = os.environ.get("TORCHYARD_TEST_RAY_HOME")
-    return Path(kept).absolute() if kept else tmp_path_factory.mktemp("ray-home")
+    folder = os.environ.get("TORCHYARD_TEST_RAY_HOME")
+    return Path(folder).absolute() if folder else tmp_path_factory.mktemp("ray-home")
 
 
 @pytest.fixture(scope="session")

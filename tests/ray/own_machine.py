@@ -90,14 +90,14 @@ class OwnMachine:
                 (root / name).symlink_to(os.readlink(f"/{name}"))
         # A place inside another is there with it.
         outermost = [
-            place
-            for place in dict.fromkeys(binds)
-            if not any(place != other and place.is_relative_to(other) for other in binds)
+            folder
+            for folder in dict.fromkeys(binds)
+            if not any(folder != other and folder.is_relative_to(other) for other in binds)
         ]
-        for place in outermost:
-            (root / str(place)[1:]).mkdir(parents=True, exist_ok=True)
+        for folder in outermost:
+            (root / str(folder)[1:]).mkdir(parents=True, exist_ok=True)
         etc = root / "etc"
-        (etc / "binds").write_text("".join(f"{place}\n" for place in outermost))
+        (etc / "binds").write_text("".join(f"{folder}\n" for folder in outermost))
         (etc / "passwd").write_text(
             f"root:x:0:0::/root:/bin/sh\n{USER}:x:{USER_ID}:{USER_ID}::{_HOME}:/bin/sh\n"
         )

@@ -91,7 +91,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(is_true: Callable[[], bool], limit_s: float, what: str) -> float:
+def wait_until(is_true: Callable[[], bool], limit_s: float, goal: str) -> float:
     """The seconds that it took.
 
     Args:
@@ -100,7 +100,7 @@ def wait_until(is_true: Callable[[], bool], limit_s: float, what: str) -> float:
     started = time.monotonic()
     limit_s = max(limit_s, LIMIT_S) * PATIENCE
     while not is_true():
-        assert time.monotonic() - started < limit_s, f"{what}: not within {limit_s:g} s"
+        assert time.monotonic() - started < limit_s, f"{goal}: not within {limit_s:g} s"
         time.sleep(0.05)
     return time.monotonic() - started
 
@@ -155,7 +155,7 @@ class RayCluster:
 
     @classmethod
     def with_autoscaler(
-        cls, environment: RayEnvironment, most: int, with_token: bool = True
+        cls, environment: RayEnvironment, maximum: int, with_token: bool = True
     ) -> RayCluster:
         """A head alone, that starts as many machines as waiting groups need."""
         (package,) = environment.folder.glob("lib/python*/site-packages/ray")
@@ -163,7 +163,7 @@ class RayCluster:
         config = package / "autoscaler/_private/fake_multi_node/example.yaml"
         port = free_port()
         address = f"127.0.0.1:{port}"
-        config.write_text(_AUTOSCALER.format(most=most, address=address, head=FAKE_HEAD, cpus=1))
+        config.write_text(_AUTOSCALER.format(most=maximum, address=address, head=FAKE_HEAD, cpus=1))
         variables = {
             "RAY_FAKE_CLUSTER": "1",
             "RAY_OVERRIDE_NODE_ID_FOR_TESTING": FAKE_HEAD,
@@ -210,7 +210,7 @@ class RayCluster:
         auth = {"RAY_AUTH_MODE": "disabled"}
         if self.token_file is not None:
             auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token_file)}
-        kept = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
+        environ = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
         with open(self.folder / f"{name}.log", "ab") as log:
             return subprocess.Popen(
                 [
@@ -222,7 +222,7 @@ class RayCluster:
                     *options,
                 ],
                 env={
-                    **kept,
+                    **environ,
                     **auth,
                     "RAY_USAGE_STATS_ENABLED": "0",
                     "RAY_gcs_rpc_server_reconnect_timeout_s": str(self._reconnect_s),
@@ -273,11 +273,11 @@ class RayCluster:
         """The groups and named actors that Ray has."""
         return self._run_driver(_HELD).split()
 
-    def take_places(self, namespace: str, name: str, places: Sequence[int]) -> None:
+    def take_places(self, namespace: str, name: str, numbers: Sequence[int]) -> None:
         """Make a group of two places of which these are taken, as by a head that was killed while
         it gave them out.
         """
-        self._run_driver(_TAKEN, namespace, name, *map(str, places))
+        self._run_driver(_TAKEN, namespace, name, *map(str, numbers))
 
     def _run_driver(self, program: str, *words: str) -> str:
         """What a program of Ray prints."""

@@ -148,9 +148,9 @@ class Load:
             self._nodes.finish(attempt, node)
         self._open[attempt] = handle, count
 
-    def _settle(self, most: int) -> None:
+    def _settle(self, limit: int) -> None:
         """Until no more than so many are open."""
-        while len(self._open) > most:
+        while len(self._open) > limit:
             for attempt, (handle, count) in list(self._open.items()):
                 if self._states(handle) == ("exited",) * count:
                     patiently(lambda handle=handle: self._nodes.engine.release(handle))  # type: ignore[misc]

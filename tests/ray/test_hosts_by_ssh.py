@@ -61,11 +61,11 @@ class Site:
         return home / ".torchyard" / "node"
 
     def yard(self, *words: str) -> Answer:
-        kept = {key: os.environ[key] for key in os.environ if not key.startswith("TORCHYARD_")}
-        kept["PATH"] = f"{self.hosts.bin}:{kept['PATH']}"
+        environ = {key: os.environ[key] for key in os.environ if not key.startswith("TORCHYARD_")}
+        environ["PATH"] = f"{self.hosts.bin}:{environ['PATH']}"
         ended = subprocess.run(
             [_YARD, *words],
-            env={**kept, "TORCHYARD_HOME": str(self.home), "HOME": str(self.home)},
+            env={**environ, "TORCHYARD_HOME": str(self.home), "HOME": str(self.home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -131,8 +131,8 @@ def test_hosts_join_train_and_leave(site: Site) -> None:
         record = json.loads((folder / "agent.json").read_text())
         command = Path(f"/proc/{record['pid']}/cmdline").read_bytes()
         variables = Path(f"/proc/{record['pid']}/environ").read_bytes()
-        kept = b"".join(file.read_bytes() for file in folder.glob("agent*"))
-        assert b"yard_m_" not in command + variables + kept
+        logs = b"".join(file.read_bytes() for file in folder.glob("agent*"))
+        assert b"yard_m_" not in command + variables + logs
         # Accounts here have no uv: it came from this machine.
         assert os.access(folder / "bin" / "uv", os.X_OK)
 

@@ -171,16 +171,16 @@ class Site:
                 processes.send(process.pid, process.start_time, signal.SIGKILL)
 
 
-def _opened(folders: list[Path], places: Path) -> list[str]:
+def _opened(folders: list[Path], target_folder: Path) -> list[str]:
     """The words of `_OPENED` for those of the folders that other users can't enter."""
     words: list[str] = []
     for number, folder in enumerate(folders):
         above = list(reversed(folder.parents))
         closed = next((each for each in above if not each.stat().st_mode & 0o001), None)
         if closed is not None:
-            place = places / f"opened-{number}"
-            place.mkdir()
-            words += [str(closed), str(folder), str(place)]
+            target = target_folder / f"opened-{number}"
+            target.mkdir()
+            words += [str(closed), str(folder), str(target)]
     return words
 
 

@@ -115,9 +115,9 @@ class Site:
         return states.get(machine.name, "")
 
     def wait_for_machine(self, machine: OwnMachine, state: str) -> None:
-        what = f"{machine.name} is {state}"
+        goal = f"{machine.name} is {state}"
         try:
-            wait_until(lambda: self.state(machine) == state, 120, what)
+            wait_until(lambda: self.state(machine) == state, 120, goal)
         except AssertionError:
             print(self.log_of(machine).read_text())
             raise

@@ -66,7 +66,9 @@ def lasting_cluster(
 
 
 @pytest.fixture(scope="module")
-def place(lasting_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def engine_site(
+    lasting_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("engine")
     with placed(folder, RaySite(lasting_cluster, folder / "nodes")) as made:
         yield made

@@ -30,9 +30,9 @@ def nodes(
 def groups(nodes: Nodes) -> list[str]:
     """The attempts that Ray still holds something for."""
     cluster = next(iter(nodes.engine._clusters.values()))
-    held = cluster.bridge.ask("describe", 10, 60)["groups"]
-    assert isinstance(held, list)
-    return held
+    groups = cluster.bridge.ask("describe", 10, 60)["groups"]
+    assert isinstance(groups, list)
+    return groups
 
 
 def test_nodes_start_once_on_machines_of_their_own_and_leave_nothing(nodes: Nodes) -> None:
@@ -109,17 +109,17 @@ def test_waiting_nodes_say_for_what_and_can_be_stopped(nodes: Nodes) -> None:
 def test_nodes_whose_places_in_ray_are_never_free_are_placed_again_or_lost(nodes: Nodes) -> None:
     nodes.cluster.take_places("torchyard-s1", "torchyard-s1-p1", (0, 1))
     nodes.cluster.take_places("torchyard-s1", "torchyard-s1-p2", (1,))
-    whole, half = (nodes.launch(nodes.plan(attempt)) for attempt in ("p1", "p2"))
-    nodes.wait(whole, ("running", "running"), 60)
+    complete, half = (nodes.launch(nodes.plan(attempt)) for attempt in ("p1", "p2"))
+    nodes.wait(complete, ("running", "running"), 60)
     assert [len(nodes.lines("p1", node)) for node in (0, 1)] == [1, 1]
     # One of its nodes runs, and would end with the group.
     status = nodes.wait(half, ("running", "lost"), 120)
     assert "has a place in the Ray cluster, and Ray does not start it" in status.lost_because[1]
-    for handle in (whole, half):
+    for handle in (complete, half):
         nodes.engine.stop(handle, 10)
-    nodes.wait(whole, ("exited", "exited"))
+    nodes.wait(complete, ("exited", "exited"))
     nodes.wait(half, ("exited", "lost"))
-    for handle in (whole, half):
+    for handle in (complete, half):
         nodes.engine.release(handle)
     assert groups(nodes) == []
 

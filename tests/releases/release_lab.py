@@ -114,12 +114,12 @@ class ReleaseLab:
     def children(self) -> list[Job]:
         return job_queries.list_in(self.services, support.WORKSPACE, parent=self.job)
 
-    def run(self, failing: Mapping[str, str] | None = None, most: int = 200) -> dict[str, Any]:
+    def run(self, failing: Mapping[str, str] | None = None, limit: int = 200) -> dict[str, Any]:
         """Until it ends, let every validation job end, its workloads passed but these (name: why).
 
         A reason that begins with `-` skips the workload.
         """
-        for _ in range(most):
+        for _ in range(limit):
             self.round()
             if self.document["status"] in ("Completed", "Failed", "Canceled"):
                 return self.document

@@ -156,7 +156,7 @@ def python_for_all() -> str:
     """A Python that other users can run: the one of the tests may be in a closed folder."""
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         real = Path(python).resolve()
-        if real.exists() and all(place.stat().st_mode & 0o001 for place in (real, *real.parents)):
+        if real.exists() and all(path.stat().st_mode & 0o001 for path in (real, *real.parents)):
             return python
     raise AssertionError("no Python here can be run by other users: install python3")
 

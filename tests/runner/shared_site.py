@@ -46,14 +46,14 @@ class SharedSite(RunnerSite):
         self.tokens: dict[str, str] = {}
         self.environ: dict[str, str] = {}
 
-    def install(self, what: str = ".") -> None:
+    def install(self, requirement: str = ".") -> None:
         """As `pip install torchyard` in /opt/torchyard, by root."""
         python = str(self.folder / "opt" / "bin" / "python")
         uv_program = [uv.find_uv_bin(), "--quiet"]
         self._run([*uv_program, "venv", "--python", python_for_all(), str(self.folder / "opt")])
         # What people get, in the versions of the lock; no tool of the tests.
         locks = ["-c", "requirements-all.lock", "--build-constraints", "requirements-build.lock"]
-        self._run([*uv_program, "pip", "install", "-p", python, *locks, what])
+        self._run([*uv_program, "pip", "install", "-p", python, *locks, requirement])
 
     def _run(self, words: list[str]) -> None:
         retry = [sys.executable, "tools/retry.py"]
@@ -175,14 +175,14 @@ class SharedSite(RunnerSite):
 
 
 @contextmanager
-def shared_site(what: str = ".", **changes: Any) -> Iterator[SharedSite]:
+def shared_site(requirement: str = ".", **changes: Any) -> Iterator[SharedSite]:
     """The installation, with a runner that answers; servers are started by the test."""
     folder = Path(tempfile.mkdtemp(prefix="tyt-", dir="/var/lib"))
     folder.chmod(0o755)
     site = SharedSite(folder, str(os.getpid()))
     try:
         site.add_users("server", "build", "other", "job1", "job2", "anna")
-        site.install(what)
+        site.install(requirement)
         site.home.mkdir(mode=0o700)
         shutil.chown(site.home, site.user("server"), site.user("server"))
         python = str(site.program / "python")

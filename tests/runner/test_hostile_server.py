@@ -342,9 +342,9 @@ def test_a_build_runs_as_the_build_user_and_ends_with_its_server(site: RunnerSit
             assert time.monotonic() < deadline
 
 
-@pytest.mark.parametrize("place", ["file", "folder"])
-def test_a_configuration_that_others_can_write_is_refused(site: RunnerSite, place: str) -> None:
-    target = site.config_file if place == "file" else site.config_file.parent
+@pytest.mark.parametrize("position", ["file", "folder"])
+def test_a_configuration_that_others_can_write_is_refused(site: RunnerSite, position: str) -> None:
+    target = site.config_file if position == "file" else site.config_file.parent
     before = stat.S_IMODE(target.stat().st_mode)
     target.chmod(before | 0o020)
     try:

@@ -65,7 +65,7 @@ class RunnerBench(Site):
             ask = self.runner.client.call
             return ask("records", attempt=plan.attempt_id, count=node + 1)["workers"][node] or {}
 
-        self.bench.server.wait_until(lambda: bool(find()), what="the worker's record")
+        self.bench.server.wait_until(lambda: bool(find()), goal="the worker's record")
         return find()
 
     def starts(self, plan: LaunchPlan) -> int:

@@ -195,9 +195,9 @@ def test_a_command_finds_a_server_that_is_alive(yard: Yard) -> None:
     first, second = yard.server("http://a", machine.here()), yard.server("http://b", machine.here())
     assert next(embedded.living(settings)).url == "http://b"
     # This very process is both of them: what differs is what the files say.
-    gone = json.loads((yard.home / "servers" / f"{second.id}.json").read_text()) | {"pid": 2**22}
-    (yard.home / "server.json").write_text(json.dumps(gone))
-    (yard.home / "servers" / f"{second.id}.json").write_text(json.dumps(gone))
+    record = json.loads((yard.home / "servers" / f"{second.id}.json").read_text()) | {"pid": 2**22}
+    (yard.home / "server.json").write_text(json.dumps(record))
+    (yard.home / "servers" / f"{second.id}.json").write_text(json.dumps(record))
     server = embedded.find(settings)
     assert server is not None and server.url == "http://a"
     first.stop()

@@ -23,9 +23,9 @@ class _Counted(str):
     searched = 0
 
     def find(self, *arguments: Any) -> int:
-        place = super().find(*arguments)
-        self.searched += (len(self) if place < 0 else place) - arguments[1]
-        return place
+        index = super().find(*arguments)
+        self.searched += (len(self) if index < 0 else index) - arguments[1]
+        return index
 
 
 def _all_contents(text: str) -> list[str]:

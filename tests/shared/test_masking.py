@@ -39,28 +39,28 @@ def test_what_is_no_token_stays(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tail", "held"),
+    ("tail", "held_bytes"),
     [(b"", 0), (b"abc", 0), (b"y", 1), (b"yar", 3), (b"yard_", 5), (b"yard_a", 6), (b"yard_b", 0),
      (b"yard_a_", 7), (TOKEN[:-1], 49), (TOKEN, 0), (b"yyard_p_x", 8), (b"yard_a_x y", 1),
      (b"e", 1), (b"xeyJh", 4), (HEAD, len(HEAD)), (JWT, 0),
      (JWT[:-1], len(JWT) - 1), (JWT[:70], 70), (HEAD + b"e30.yard_a_", len(HEAD) + 11)],
 )  # fmt: skip
-def test_what_may_go_on_is_held_back(tail: bytes, held: int) -> None:
-    assert unfinished(b"x\n" + tail) == held
+def test_what_may_go_on_is_held_back(tail: bytes, held_bytes: int) -> None:
+    assert unfinished(b"x\n" + tail) == held_bytes
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(PIECES, max_size=12), st.data())
 def test_masking_does_not_depend_on_the_cut(pieces: list[bytes], data: st.DataObject) -> None:
-    whole = b"".join(pieces)
-    masked = mask(whole)
-    assert len(masked) == len(whole)
+    joined = b"".join(pieces)
+    masked = mask(joined)
+    assert len(masked) == len(joined)
     assert not re.search(rb"yard_[par]_[A-Za-z0-9_-]{43}", masked)
     assert JWT not in masked
-    cut = data.draw(st.integers(0, len(whole)))
-    first = mask(whole[: cut + LONGEST - 1])[:cut]
+    cut = data.draw(st.integers(0, len(joined)))
+    first = mask(joined[: cut + LONGEST - 1])[:cut]
     start = max(0, cut - LONGEST + 1)
-    assert first + mask(whole[start:])[cut - start :] == masked
+    assert first + mask(joined[start:])[cut - start :] == masked
 
 
 def test_the_tokens_of_azures_clients(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_the_tokens_of_azures_clients(tmp_path: Path) -> None:
 
 
 def test_a_jwt_is_masked_wherever_it_is_cut() -> None:
-    whole = b"a\n" + JWT + JWT + b" " + JWT[:-1]
-    masked = mask(whole)
-    for cut in range(len(whole)):
-        held = unfinished(whole[:cut])
-        assert mask(whole[: cut - held]) == masked[: cut - held]
+    content = b"a\n" + JWT + JWT + b" " + JWT[:-1]
+    masked = mask(content)
+    for cut in range(len(content)):
+        held_bytes = unfinished(content[:cut])
+        assert mask(content[: cut - held_bytes]) == masked[: cut - held_bytes]

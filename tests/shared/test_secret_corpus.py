@@ -81,9 +81,9 @@ CUTS = ("whole", "each byte", "in the middle", "at the border of a chunk")
 # Four characters give too few digits to be told from chance in the middle of encoded text.
 _TOO_SHORT = {("short", "basic auth"), ("short", "in a jwt"), ("short", "json in json")}
 CASES = [
-    (kind, place, cut)
-    for kind, place, cut in itertools.product(KINDS, PLACES, CUTS)
-    if (kind, place) not in _TOO_SHORT
+    (kind, position, cut)
+    for kind, position, cut in itertools.product(KINDS, PLACES, CUTS)
+    if (kind, position) not in _TOO_SHORT
     and not (cut == "each byte" and len(KINDS[kind]) > 400)
 ]  # fmt: skip
 
@@ -172,8 +172,8 @@ def _fragments(secret: str) -> set[bytes]:
 
 
 def leaks(shipped: bytes, secret: str) -> list[bytes]:
-    wanted = _fragments(secret)
-    return sorted({value for view in set(_views(shipped)) for value in wanted if value in view})
+    expected = _fragments(secret)
+    return sorted({value for view in set(_views(shipped)) for value in expected if value in view})
 
 
 def test_the_corpus_is_large_enough() -> None:
@@ -192,17 +192,17 @@ def test_no_secret_of_the_corpus_leaks(
     values = secret_values.of_environment(variables, ["MINE"])
     masker = Masker(secret_values.written(values))
     leaked = []
-    for number, (_, place, cut) in enumerate(case for case in CASES if case[0] == kind):
-        printed = b"before\n" + PLACES[place](secret).encode()
+    for number, (_, position, cut) in enumerate(case for case in CASES if case[0] == kind):
+        printed = b"before\n" + PLACES[position](secret).encode()
         folder = tmp_path / str(number)
         folder.mkdir()
         shipped = _shipped(folder, masker, _pieces(printed, cut, chunk))
         assert shipped.count(b"before\n") == 1
         if cut == "whole":  # the detector sees what is not masked, or it would prove nothing
-            assert leaks(printed, secret), place
+            assert leaks(printed, secret), position
         leaks_found = leaks(shipped, secret)
         if leaks_found:
-            leaked.append((place, cut, leaks_found[:3], shipped[-300:]))
+            leaked.append((position, cut, leaks_found[:3], shipped[-300:]))
     assert not leaked
 
 
@@ -231,12 +231,12 @@ def test_masking_of_secrets_does_not_depend_on_the_cut() -> None:
     secrets = [b"abcabcabd", b"bcab", b"dddd", b"\xc3\xa4\xc3\xb6"]
     masker = Masker(secrets)
     data = b"xx abcabcabcabd bcabcab dddddd abcabcab\xc3\xa4\xc3\xb6 bca"
-    whole = masker.mask(data)
+    masked = masker.mask(data)
     longest = masker.longest
     for cut in range(len(data)):
         first = masker.mask(data[: cut + longest - 1])[:cut]
         start = max(0, cut - longest + 1)
-        assert first + masker.mask(data[start:])[cut - start :] == whole
-        held = masker.unfinished(data[:cut])
+        assert first + masker.mask(data[start:])[cut - start :] == masked
+        held_bytes = masker.unfinished(data[:cut])
         # What is sent of the part is what the whole shows there.
-        assert masker.mask(data[:cut])[: cut - held] == whole[: cut - held]
+        assert masker.mask(data[:cut])[: cut - held_bytes] == masked[: cut - held_bytes]

@@ -108,8 +108,8 @@ def test_a_proxy_carries_requests_to_another_machine(
         assert link.call("GET", "/control")["path"].endswith("/v1/attempts/a/control")
         link.close()
     (head,) = requests
-    wanted = "CONNECT 192.0.2.1:7000" if secure else "GET http://192.0.2.1:7000/v1/attempts/a"
-    assert head.startswith(wanted)
+    request_line = "CONNECT 192.0.2.1:7000" if secure else "GET http://192.0.2.1:7000/v1/attempts/a"
+    assert head.startswith(request_line)
     assert "Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=" in head
 
 

@@ -142,8 +142,8 @@ def test_expired_sign_ins_are_removed(site: Served) -> None:
         admission.new_session(services.db, clock, OIDC, "dan")
     clock.advance(timedelta(hours=25).total_seconds())
     name, _ = admission.new_session(services.db, clock, OIDC, "dan")
-    held = [token.name for token in people.tokens(services.db, "dan")]
-    assert held == ["first", name]
+    names = [token.name for token in people.tokens(services.db, "dan")]
+    assert names == ["first", name]
 
 
 def test_unlinking_ends_sign_ins_and_not_other_tokens(site: Served) -> None:

@@ -106,9 +106,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def test_a_person_whom_an_owner_created_signs_in(site: Site) -> None:
     token = site.token("sub-anna")
     assert token.startswith("yard_p_") and site.who(token) == ("anna", "contributor")
-    held = site.server.ok("GET", "/v1/users/anna/tokens", token)["value"]
-    assert [each["name"].startswith("sign-in-") for each in held] == [True]
-    assert held[0]["expires_at"] is not None
+    tokens = site.server.ok("GET", "/v1/users/anna/tokens", token)["value"]
+    assert [each["name"].startswith("sign-in-") for each in tokens] == [True]
+    assert tokens[0]["expires_at"] is not None
 
 
 def test_a_group_gives_an_account_and_its_role(site: Site) -> None:
@@ -212,8 +212,8 @@ def test_a_sign_in_creates_and_renews_no_tokens(site: Site) -> None:
     token = site.token("sub-anna")
     reply = site.server.ask("POST", "/v1/users/anna/tokens", token, {"name": "laptop"})
     assert reply.status == 403, reply.body
-    (held,) = site.server.ok("GET", "/v1/users/anna/tokens", token)["value"][-1:]
-    path = f"/v1/users/anna/tokens/{held['name']}/rotate"
+    (stored,) = site.server.ok("GET", "/v1/users/anna/tokens", token)["value"][-1:]
+    path = f"/v1/users/anna/tokens/{stored['name']}/rotate"
     assert site.server.ask("POST", path, token, {}).status == 400
     site.server.ok("POST", "/v1/users/anna/tokens", site.server.owner, {"name": "laptop"})
 

@@ -157,8 +157,10 @@ class SlurmCluster:
     @property
     def variables(self) -> dict[str, str]:
         """What Slurm's programs need to find this cluster, and nothing of another's."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-        return {**kept, "SLURM_CONF": str(self.config)}
+        environ = {
+            name: value for name, value in os.environ.items() if not name.startswith("SLURM")
+        }
+        return {**environ, "SLURM_CONF": str(self.config)}
 
     def run(self, *command: str, input: str = "", user: int | None = None) -> str:
         """What a program of Slurm prints."""
@@ -266,8 +268,8 @@ class SlurmCluster:
 
     def _is_step_of(self, pid: int, node: str) -> bool:
         sockets = Path("/proc/net/unix").read_text().splitlines()
-        places = f"{self.folder}/spool-{node}/"
-        inodes = {line.split()[6] for line in sockets if places in line}
+        spool = f"{self.folder}/spool-{node}/"
+        inodes = {line.split()[6] for line in sockets if spool in line}
         with contextlib.suppress(OSError):
             for descriptor in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
@@ -275,10 +277,10 @@ class SlurmCluster:
                         return True
         return False
 
-    def wait_until(self, condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
+    def wait_until(self, condition: Callable[[], object], goal: str, timeout_s: float = 30) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
-            assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}\n{self.logs()}"
+            assert time.monotonic() < deadline, f"not within {timeout_s} s: {goal}\n{self.logs()}"
             time.sleep(0.05)
 
     def logs(self) -> str:
@@ -314,10 +316,10 @@ class SlurmCluster:
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(128))
-        places = {"key-file": key, "socket": self.folder / "munge.socket"}
-        places |= {"pid-file": self.folder / "munged.pid", "log-file": self.folder / "munged.log"}
-        places |= {"seed-file": self.folder / "munge.seed"}
-        options = [f"--{name}={place}" for name, place in places.items()]
+        paths = {"key-file": key, "socket": self.folder / "munge.socket"}
+        paths |= {"pid-file": self.folder / "munged.pid", "log-file": self.folder / "munged.log"}
+        paths |= {"seed-file": self.folder / "munge.seed"}
+        options = [f"--{name}={path}" for name, path in paths.items()]
         self._start("munged", ["munged", "--foreground", "--force", *options])
         self.wait_until((self.folder / "munge.socket").exists, "munged has its socket")
 
@@ -407,10 +409,10 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         ports = []
         for _ in range(count):
-            held_socket = held.enter_context(socket.socket())
+            held_socket = stack.enter_context(socket.socket())
             held_socket.bind(("127.0.0.1", 0))
             ports.append(int(held_socket.getsockname()[1]))
     return ports

@@ -115,9 +115,9 @@ def test_a_submission_that_outlives_its_server_is_waited_for(
     slow.chmod(0o755)
     home = tmp_path / "home"
     variables = {**slurm.variables, "PATH": f"{programs}:{os.environ['PATH']}"}
-    wanted = plan(slurm)
+    launch_plan = plan(slurm)
     server = subprocess.Popen(
-        [sys.executable, "-c", _SERVER, str(home), wanted.to_json()],
+        [sys.executable, "-c", _SERVER, str(home), launch_plan.to_json()],
         env=variables, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     slurm.wait_until(begun.exists, "it is being submitted")
@@ -125,10 +125,10 @@ def test_a_submission_that_outlives_its_server_is_waited_for(
     server.wait()
     following = engine(home, slurm)
     with pytest.raises(EngineUnreachable, match="being submitted"):
-        following.launch(wanted)
+        following.launch(launch_plan)
     slurm.wait_until(lambda: bool(slurm.jobs()), "the first submission has arrived")
     time.sleep(0.5)
-    handle = following.launch(wanted)
+    handle = following.launch(launch_plan)
     assert slurm.jobs() == [str(handle.body["job"])], slurm.run("scontrol", "show", "job")
     following.close()
 
@@ -188,14 +188,14 @@ def test_an_ordinary_user_can_do_all_of_it(slurm: SlurmCluster, tmp_path: Path) 
     home = slurm.folder / "nobody"
     home.mkdir(mode=0o700)
     os.chown(home, nobody.pw_uid, nobody.pw_gid)
-    wanted = plan(slurm).to_json()
+    launch_plan = plan(slurm).to_json()
     # This package and what it needs, where anybody may read them.
     packages = slurm.folder / "packages"
     copy = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(torchyard.__file__).parent, packages / "torchyard", ignore=copy)
     code = f"import sys; sys.path.insert(0, {str(packages)!r}); {_SERVER}"
     printed = slurm.run(
-        python_of_nobody(), "-I", "-c", code, str(home), wanted, user=nobody.pw_uid
+        python_of_nobody(), "-I", "-c", code, str(home), launch_plan, user=nobody.pw_uid
     ).splitlines()
     assert json.loads(printed[0]) == ["n1"]
     assert json.loads(printed[1])["job"] > 0

@@ -58,7 +58,7 @@ class SlurmSite(EngineSite):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def engine_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     need()
     folder = tmp_path_factory.mktemp("slurm")
     site = SlurmSite(folder / "nodes")

@@ -55,6 +55,7 @@ def test_a_planted_word_is_seen(text: str, word: str) -> None:
         ("class A:\n    kept: int = 0\n    def f(self) -> None:\n        kept = 1", "kept"),
     ],
 )
-def test_a_local_of_the_product_says_what_it_holds(text: str, word: str) -> None:
-    planted = words.in_python("src/torchyard/planted.py", text)
+@pytest.mark.parametrize("file", ["src/torchyard/planted.py", "tests/test_planted.py"])
+def test_a_local_says_what_it_holds(text: str, word: str, file: str) -> None:
+    planted = words.in_python(file, text)
     assert [place.word for place in planted] == [word]

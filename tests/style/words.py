@@ -82,8 +82,8 @@ FUNCTIONS = {
 LOCALS = frozenset(
     {"asked", "found", "is_own", "given", "known", "mine", "one", "ours", "own", "said", "told"}
 )
-# The same in the product alone, and not of fields: clients see their names.
-LOCALS_OF_SOURCE = frozenset(
+# The same, but not of fields: clients see their names.
+LOCALS_BUT_NOT_FIELDS = frozenset(
     {"gone", "held", "kept", "most", "named", "near", "place", "places", "wanted", "what", "whole"}
 )
 # Turns of phrase in docstrings, comments, messages, help and documents.
@@ -166,8 +166,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 def in_python(name: str, text: str) -> Iterator[Place]:
     lines = text.splitlines()
     tree = ast.parse(text)
-    in_source = _locals_of_source(tree) if name.startswith("src/") else ()
-    for word, instead, line in (*_identifiers(tree), *in_source, *_module_name(name)):
+    for word, instead, line in (*_identifiers(tree), *_locals(tree), *_module_name(name)):
         yield Place(name, line, word, instead, lines[line - 1] if lines else "")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         kind = tokenize.tok_name[token.type]
@@ -202,7 +201,7 @@ def _identifiers(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
             yield from _parts(node.attr, node.lineno)
 
 
-def _locals_of_source(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
+def _locals(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
     fields = {
         target
         for node in ast.walk(tree)
@@ -213,9 +212,9 @@ def _locals_of_source(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
-            yield from _local(node.arg, node.lineno, LOCALS_OF_SOURCE)
+            yield from _local(node.arg, node.lineno, LOCALS_BUT_NOT_FIELDS)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields:
-            yield from _local(node.id, node.lineno, LOCALS_OF_SOURCE)
+            yield from _local(node.id, node.lineno, LOCALS_BUT_NOT_FIELDS)
 
 
 def _local(name: str, line: int, retired: frozenset[str]) -> Iterator[tuple[str, str, int]]:

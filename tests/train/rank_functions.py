@@ -60,8 +60,8 @@ def digest(model: nn.Module, optimizer: torch.optim.Optimizer) -> str:
     for parameter in model.parameters():
         for tensor in (parameter, *_tensors(optimizer.state[parameter])):
             tensor = tensor.detach()
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-            content.update(whole.numpy().tobytes())
+            full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            content.update(full.numpy().tobytes())
     return content.hexdigest()
 
 

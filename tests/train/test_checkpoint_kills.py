@@ -102,9 +102,9 @@ def _kill(kind: str, group: int, rank: int, notes: Path) -> None:
 
 def _check_all(folder: Path, durable: int) -> None:
     """Every checkpoint that is listed is whole, and none that was durable has vanished."""
-    whole = folders.checkpoints(folder)
-    assert whole and max(whole) >= durable
-    for step, info in whole.items():
+    complete = folders.checkpoints(folder)
+    assert complete and max(complete) >= durable
+    for step, info in complete.items():
         folders.verify(info)
         check_content(step, loading.load_all(info))
 

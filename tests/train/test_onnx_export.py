@@ -76,8 +76,8 @@ def test_an_exported_file_answers_as_the_module_at_every_batch_size(
     session = parity.OnnxSession(report.file)
     images = torch.randn(7, 8)
     with torch.no_grad():
-        wanted = net.eval()(images)["logits"]
-    torch.testing.assert_close(session({"image": images})[0], wanted, atol=1e-5, rtol=1e-5)
+        expected = net.eval()(images)["logits"]
+    torch.testing.assert_close(session({"image": images})[0], expected, atol=1e-5, rtol=1e-5)
     assert "MAX DIFFERENCE" in "\n".join(lines)
     described = onnx_files.read(report.file)
     assert [entry.shape for entry in described.inputs] == [("batch", 8)]

@@ -38,10 +38,10 @@ def test_of_a_ddp_state_each_rank_writes_a_part_and_nothing_is_written_twice(
             name: file["size_bytes"] for name, file in files["files"].items() if name != ".metadata"
         }
 
-    shares, whole = sizes(tmp_path), sum(sizes(tmp_path / "alone").values())
+    shares, total = sizes(tmp_path), sum(sizes(tmp_path / "alone").values())
     assert set(shares) == {"__0_0.distcp", "__1_0.distcp"}
-    assert abs(sum(shares.values()) - whole) < 0.01 * whole
-    assert min(shares.values()) > 0.2 * whole
+    assert abs(sum(shares.values()) - total) < 0.01 * total
+    assert min(shares.values()) > 0.2 * total
 
 
 def test_a_rank_that_does_not_save_is_named_and_the_next_checkpoint_is_whole(

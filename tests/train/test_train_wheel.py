@@ -77,8 +77,8 @@ def test_an_environment_that_lists_it_gets_it_from_the_server(tmp_path: Path) ->
 
 
 def test_an_environment_that_lists_it_has_the_servers_version() -> None:
-    kept, names, notices = layers.split(["torch==2.13.0", "torchyard_train>=0.1"])
-    assert (kept, names) == (["torch==2.13.0"], ("torchyard-train",))
+    remaining, names, notices = layers.split(["torch==2.13.0", "torchyard_train>=0.1"])
+    assert (remaining, names) == (["torch==2.13.0"], ("torchyard-train",))
     assert notices == ["package `torchyard_train>=0.1` is of the version of this server"]
     assert layers.fingerprint(names)
 

@@ -111,8 +111,8 @@ class _ForkedWriter:
             os.setsid()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-            kept = sorted({0, 1, 2, *pass_fds})
-            for low, high in zip(kept, [*kept[1:], 4096], strict=True):
+            descriptors = sorted({0, 1, 2, *pass_fds})
+            for low, high in zip(descriptors, [*descriptors[1:], 4096], strict=True):
                 os.closerange(low + 1, high)
             try:
                 importlib.import_module("torchyard.train.checkpoint.writer").main(pass_fds[0])

@@ -99,7 +99,7 @@ class Stream:
             await asyncio.wait_for(self._task, _LIMIT_S)
 
     def of(self, kind: str) -> list[Any]:
-        return [data for named, data, _ in self.events if named == kind]
+        return [data for name, data, _ in self.events if name == kind]
 
 
 def _run(site: Served, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -220,9 +220,9 @@ def test_who_was_away_too_long_is_told_to_begin_again(
         assert again.of("hello") == [{"resumed": False}]
         hub = site.client.app.state.event_streams.hub  # type: ignore[attr-defined]
         feed = hub.enter("default")
-        assert event_routes._since(feed, 0, event_routes._Wanted(frozenset(), frozenset(), False))[
-            0
-        ].startswith(f"id: {feed.epoch}-{feed.last}\nevent: reset\n".encode())
+        assert event_routes._since(
+            feed, 0, event_routes._Subscription(frozenset(), frozenset(), False)
+        )[0].startswith(f"id: {feed.epoch}-{feed.last}\nevent: reset\n".encode())
         hub.leave(feed, [], [])
         await keeping.close()
         await again.close()

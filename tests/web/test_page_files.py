@@ -204,8 +204,10 @@ def test_logs_are_read_by_lines(site: Served) -> None:
     assert page.ask("GET", grown).json()["lines"] == 1001
     hits = page.ask("GET", f"{top}/search?path=user_logs/std_log.txt&text=LINE 99&limit=3").json()
     assert (hits["lines"], hits["more"]) == ([99, 990, 991], True)
-    place = f"from_line={hits['from_line']}&from_byte={hits['from_byte']}"
-    rest = page.ask("GET", f"{top}/search?path=user_logs/std_log.txt&text=line 99&{place}").json()
+    position = f"from_line={hits['from_line']}&from_byte={hits['from_byte']}"
+    rest = page.ask(
+        "GET", f"{top}/search?path=user_logs/std_log.txt&text=line 99&{position}"
+    ).json()
     assert rest["lines"] == list(range(992, 1000)) and not rest["more"]
     for query in ("every=1", "path=user_logs/no.txt", "from_byte=-1"):
         wrong = page.ask("GET", f"{top}/index?path=user_logs/std_log.txt&{query}")

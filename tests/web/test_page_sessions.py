@@ -81,10 +81,10 @@ def test_a_session_lasts_no_longer_than_its_token(site: Served, clock: FakeClock
 
 def test_signing_out_revokes_the_session_and_nothing_else(site: Served) -> None:
     page, other = signed_in(site, "dan"), signed_in(site, "dan")
-    kept = page.session
+    session = page.session
     assert page.ask("DELETE", SESSION).status_code == 200
     assert not page.session
-    page.client.cookies.set(COOKIE, kept)
+    page.client.cookies.set(COOKIE, session)
     assert _who(page)[0] == 401
     assert _who(other) == (200, "dan")
     page.client.cookies.set(COOKIE, site.tokens["dan"])

@@ -158,8 +158,8 @@ def test_a_try_counts_with_its_nodes_and_its_time_within_the_period(site: Served
     now = site.parts.services.clock.now()
     start = now - timedelta(minutes=45)
     part = f"?since={start:%Y-%m-%dT%H:%M:%S.%fZ}&until={now:%Y-%m-%dT%H:%M:%S.%fZ}"
-    [held] = site.ok("rita", "GET", people + part)["value"]
-    assert held["node_hours"] == pytest.approx(0.5, abs=0.01)
+    [stored] = site.ok("rita", "GET", people + part)["value"]
+    assert stored["node_hours"] == pytest.approx(0.5, abs=0.01)
     late = now - timedelta(minutes=20)
     assert site.ok("rita", "GET", f"{people}?since={late:%Y-%m-%dT%H:%M:%SZ}")["value"] == []
 

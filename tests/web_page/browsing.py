@@ -104,8 +104,8 @@ def window(
     context.set_default_timeout(WAIT_MS)
     try:
         yield context
-        kept = os.environ.get("TORCHYARD_KEEP_SCREENSHOTS")
-        for number, page in enumerate(context.pages if kept else ()):
-            page.screenshot(path=f"{kept}/{os.getpid()}-{id(context)}-{number}.png")
+        folder = os.environ.get("TORCHYARD_KEEP_SCREENSHOTS")
+        for number, page in enumerate(context.pages if folder else ()):
+            page.screenshot(path=f"{folder}/{os.getpid()}-{id(context)}-{number}.png")
     finally:
         context.close()

@@ -70,13 +70,13 @@ def test_no_source_writes_markup() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"
     )
-    places = [
+    paths = [
         f"{file.relative_to(UI)}: {line.strip()}"
         for file in sorted((UI / "src").rglob("*.ts*"))
         for line in file.read_text().splitlines()
         if forbidden.search(line)
     ]
-    assert places == []
+    assert paths == []
 
 
 def test_the_page_itself_has_no_inline_script_or_style() -> None:

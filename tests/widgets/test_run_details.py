@@ -106,9 +106,9 @@ def test_nothing_is_printed_and_no_token_is_stored(
 
 def test_the_browser_asks_nobody_but_jupyter(screens: dict[str, Any], yard: Yard) -> None:
     server = urlsplit(json.loads((yard.home / "server.json").read_text())["url"]).netloc
-    places = {urlsplit(url) for url in screens["requests"] if url.startswith("http")}
-    assert {place.hostname for place in places} == {"127.0.0.1"}
-    assert server not in {place.netloc for place in places}
+    addresses = {urlsplit(url) for url in screens["requests"] if url.startswith("http")}
+    assert {address.hostname for address in addresses} == {"127.0.0.1"}
+    assert server not in {address.netloc for address in addresses}
     assert not screens["errors"], screens["errors"]
 
 

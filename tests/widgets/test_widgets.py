@@ -74,8 +74,8 @@ def test_a_sweep_shows_its_runs_the_best_first(seen: dict[str, Any], yard: Yard)
     name = urlsplit(address).path.rpartition("/")[2]
     trials = {each["name"]: each for each in yard.get(f"sweeps/{name}/trials")["trials"]}
     rows = [row.split() for row in sweep["rows"]]
-    (places,) = {tuple(at for at, cell in enumerate(row) if cell in trials) for row in rows}
-    names = [row[places[0]] for row in rows]
+    (columns,) = {tuple(at for at, cell in enumerate(row) if cell in trials) for row in rows}
+    names = [row[columns[0]] for row in rows]
     values = [trials[each]["values"][0] for each in names]
     assert len(values) == 3 and values == sorted(values, reverse=True)
     for row, trial in zip(rows, names, strict=True):

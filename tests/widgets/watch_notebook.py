@@ -153,13 +153,13 @@ def _watch_sweep(page: Page, folder: Path, seen: dict[str, Any]) -> None:
     _shoot(page, SWEEP, folder / "sweep.png")
 
 
-def _choose_log(page: Page, place: int) -> None:
+def _choose_log(page: Page, index: int) -> None:
     """Choose the script's log, as a person would, where the widget stays at that of the build.
 
     It takes the log with the largest number in its name for the newest; and a notebook that is
     run whole keeps the kernel busy, which may lose the widget's own choice.
     """
-    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place)
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index)
     if SCRIPT_LOG in cell.locator("#logName").all_inner_texts():
         return
     selector = cell.locator("#logSelector")
@@ -167,9 +167,9 @@ def _choose_log(page: Page, place: int) -> None:
         selector.select_option(SCRIPT_LOG)
 
 
-def _output_of(page: Page, place: int) -> dict[str, Any]:
+def _output_of(page: Page, index: int) -> dict[str, Any]:
     """What a cell's output shows now."""
-    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place).locator(".jp-Cell-outputWrapper")
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index).locator(".jp-Cell-outputWrapper")
     links = cell.locator("a").evaluate_all("all => all.map(one => [one.innerText, one.href])")
     return {
         "text": cell.inner_text(),
@@ -181,9 +181,9 @@ def _output_of(page: Page, place: int) -> dict[str, Any]:
     }
 
 
-def _shoot(page: Page, place: int, file: Path) -> None:
+def _shoot(page: Page, index: int, file: Path) -> None:
     """JupyterLab from its top to the end of a cell."""
-    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place)
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index)
     cell.scroll_into_view_if_needed()
     box = cell.bounding_box()
     assert box is not None
@@ -194,9 +194,9 @@ def _shoot(page: Page, place: int, file: Path) -> None:
 _END = time.monotonic() + LIMIT_S
 
 
-def _until(condition: Callable[[], bool], what: str) -> None:
+def _until(condition: Callable[[], bool], goal: str) -> None:
     while not condition():
-        assert time.monotonic() < _END, f"it did not come: {what}"
+        assert time.monotonic() < _END, f"it did not come: {goal}"
         time.sleep(0.3)
 
 

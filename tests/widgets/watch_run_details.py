@@ -120,9 +120,9 @@ def _reopen(page: Page, top: str, token: str, folder: Path, seen: dict[str, Any]
     _shoot(page, HOSTILE, folder / "details-foreign.png")
 
 
-def _widget_of(page: Page, place: int) -> dict[str, Any]:
+def _widget_of(page: Page, index: int) -> dict[str, Any]:
     """What the widget of a cell shows now; the locators look into its shadow root."""
-    host = _output(page, place).locator(".torchyard-run")
+    host = _output(page, index).locator(".torchyard-run")
     if not host.locator(".run").count():
         return {"text": "", "log": "", "charts": [], "theme": "", "links": [], "saved": ""}
     log = host.locator(".run-log")
@@ -136,18 +136,18 @@ def _widget_of(page: Page, place: int) -> dict[str, Any]:
         "theme": host.get_attribute("data-theme"),
         "links": host.locator("a").evaluate_all("all => all.map(one => one.href)"),
         "saved": [
-            page.is_visible() for page in _output(page, place).locator(".torchyard-saved").all()
+            page.is_visible() for page in _output(page, index).locator(".torchyard-saved").all()
         ],
     }
 
 
-def _output(page: Page, place: int) -> Locator:
-    cell = page.locator(".jp-NotebookPanel:visible .jp-Notebook .jp-CodeCell").nth(place)
+def _output(page: Page, index: int) -> Locator:
+    cell = page.locator(".jp-NotebookPanel:visible .jp-Notebook .jp-CodeCell").nth(index)
     return cell.locator(".jp-Cell-outputWrapper")
 
 
-def _shoot(page: Page, place: int, file: Path) -> None:
-    output = _output(page, place)
+def _shoot(page: Page, index: int, file: Path) -> None:
+    output = _output(page, index)
     output.scroll_into_view_if_needed()
     output.screenshot(path=file)
 
@@ -160,9 +160,9 @@ def _command(page: Page, name: str, **arguments: str) -> None:
     page.evaluate(_COMMAND, [name, arguments])
 
 
-def _until(condition: Callable[[], bool], what: str) -> None:
+def _until(condition: Callable[[], bool], goal: str) -> None:
     while not condition():
-        assert time.monotonic() < _END, f"it did not come: {what}"
+        assert time.monotonic() < _END, f"it did not come: {goal}"
         time.sleep(0.3)
 
 

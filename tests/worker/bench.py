@@ -81,7 +81,7 @@ class Bench:
     def who(self, plan: LaunchPlan, node: int = 0) -> dict[str, Any]:
         """The worker's own record, waited for."""
         file = self.node(plan, node) / "worker.json"
-        self.server.wait_until(file.exists, what=str(file))
+        self.server.wait_until(file.exists, goal=str(file))
         body: dict[str, Any] = json.loads(file.read_text())
         return body
 

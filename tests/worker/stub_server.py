@@ -114,10 +114,10 @@ class StubServer:
         self.wait_until(lambda: kind in self.kinds(node), timeout_s, f"event {kind} of {node}")
         return self.find(kind, node)
 
-    def wait_until(self, true: Callable[[], bool], timeout_s: float = 60.0, what: str = "") -> None:
+    def wait_until(self, true: Callable[[], bool], timeout_s: float = 60.0, goal: str = "") -> None:
         deadline = time.monotonic() + timeout_s
         while not true():
-            assert time.monotonic() < deadline, f"waited in vain: {what or true}; {self.events}"
+            assert time.monotonic() < deadline, f"waited in vain: {goal or true}; {self.events}"
             time.sleep(_TICK_S)
 
     def say_stop(self, reason: str, kill: bool = False) -> None:
@@ -158,12 +158,12 @@ class StubServer:
         if first == "previous-outputs":
             return 200, {"files": self._previous_outputs()}
         if first in ("files", "outputs"):
-            kept = self.files if first == "files" else self.outputs
+            contents = self.files if first == "files" else self.outputs
             if method == "DELETE":
-                for name in [name for name in kept if name.startswith(f"{unquote(rest)}/")]:
-                    del kept[name]
+                for name in [name for name in contents if name.startswith(f"{unquote(rest)}/")]:
+                    del contents[name]
                 return 200, {}
-            kept[unquote(rest)] = body
+            contents[unquote(rest)] = body
             return 200, {"sha256": hashlib.sha256(body).hexdigest(), "size_bytes": len(body)}
         return 404, {"error": {"code": "not_found", "message": path, "hint": ""}}
 

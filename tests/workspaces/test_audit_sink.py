@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
+from torchyard.base import audit_chain
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidInput
-from torchyard.shared import audit_chain
 from torchyard.workspaces import audit, audit_sink
 
 
@@ -125,11 +125,11 @@ def test_a_killed_server_leaves_a_chain_that_goes_on(tmp_path: Path) -> None:
         "while True:\n"
         "    lines.write({'path': f'/{number}'}); number += 1\n"
     )
-    wanted: list[int] = []
+    numbers: list[int] = []
     for _ in range(3):
         writer = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
-        wanted.append(_lines(tmp_path) + 20)
-        eventually(lambda: _lines(tmp_path) >= wanted[-1], "20 more lines")
+        numbers.append(_lines(tmp_path) + 20)
+        eventually(lambda: _lines(tmp_path) >= numbers[-1], "20 more lines")
         writer.kill()
         writer.wait()
     chain = _chain(tmp_path)
@@ -204,10 +204,10 @@ def test_rsyslog_keeps_a_copy_that_shows_a_rewritten_log(
     eventually(lambda: file.exists() and file.read_bytes().count(b"\n") == 50, "50 lines")
     chain = _chain(tmp_path)
     assert chain.lines == 50
-    whole = audit_chain.compare([chain], file)
-    assert (whole.lines, whole.changed, whole.uncopied) == (50, (), 0)
-    kept = next((tmp_path / "audit").iterdir())
-    kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[:-5]))
+    comparison = audit_chain.compare([chain], file)
+    assert (comparison.lines, comparison.changed, comparison.uncopied) == (50, (), 0)
+    log_file = next((tmp_path / "audit").iterdir())
+    log_file.write_bytes(b"".join(log_file.read_bytes().splitlines(keepends=True)[:-5]))
     cut = _chain(tmp_path)
     assert cut.broken is None
     assert len(audit_chain.compare([cut], file).changed) == 5

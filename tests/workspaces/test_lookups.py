@@ -15,14 +15,14 @@ from torchyard.workspaces.types import Identity, Role, TokenKind
 
 
 def test_a_token_revoked_on_this_server_is_refused_at_once(db: Database, clock: FakeClock) -> None:
-    kept = Lookups()
+    lookups = Lookups()
     with db.write() as connection:
         people.ensure_owner(connection, "olga", clock.now())
     people.create(db, clock, "dan", Role.READER, "", "olga")
     token = people.new_token(db, clock, "dan", "first", None)
 
     def role() -> Role | None:
-        return actions.authenticate(db, clock, token, "default", kept).role
+        return actions.authenticate(db, clock, token, "default", lookups).role
 
     assert role() is role() is Role.READER
     people.set_role(db, clock, "dan", "", Role.OWNER, "olga")
@@ -35,7 +35,7 @@ def test_a_token_revoked_on_this_server_is_refused_at_once(db: Database, clock: 
 
 
 def test_a_token_revoked_during_a_lookup_is_not_cached(db: Database, clock: FakeClock) -> None:
-    kept = Lookups()
+    lookups = Lookups()
     identity = Identity("olga", TokenKind.ATTEMPT, "default", "a1")
     token = actions.new_token(TokenKind.ATTEMPT)
     with db.write() as connection:
@@ -44,36 +44,36 @@ def test_a_token_revoked_during_a_lookup_is_not_cached(db: Database, clock: Fake
         actions.drop_tokens(connection, TokenKind.ATTEMPT, "a1")
         # Another thread, which sees nothing of it yet.
         with ThreadPoolExecutor(1) as other:
-            other.submit(actions.authenticate, db, clock, token, "", kept).result()
+            other.submit(actions.authenticate, db, clock, token, "", lookups).result()
     with pytest.raises(NotAuthenticated):
-        actions.authenticate(db, clock, token, "", kept)
+        actions.authenticate(db, clock, token, "", lookups)
 
 
 def test_a_token_revoked_on_another_server_is_refused_within_a_second(
     db: Database, clock: FakeClock
 ) -> None:
     passed_s = 0.0
-    kept = Lookups(lambda: passed_s)
+    lookups = Lookups(lambda: passed_s)
     with db.write() as connection:
         token = people.home_token(connection, "olga", clock.now())
-    actions.authenticate(db, clock, token, "", kept)
+    actions.authenticate(db, clock, token, "", lookups)
     with db.write() as connection:
         connection.exec_driver_sql("DELETE FROM tokens")
-    assert actions.authenticate(db, clock, token, "", kept).user == "olga"
+    assert actions.authenticate(db, clock, token, "", lookups).user == "olga"
     passed_s = KEPT_S
     with pytest.raises(NotAuthenticated):
-        actions.authenticate(db, clock, token, "", kept)
+        actions.authenticate(db, clock, token, "", lookups)
 
 
 def test_a_cached_token_expires_in_time(db: Database, clock: FakeClock) -> None:
-    kept = Lookups()
+    lookups = Lookups()
     with db.write() as connection:
         people.ensure_owner(connection, "olga", clock.now())
     from datetime import timedelta
 
     until = clock.now() + timedelta(seconds=60)
     token = people.new_token(db, clock, "olga", "short", until)
-    actions.authenticate(db, clock, token, "", kept)
+    actions.authenticate(db, clock, token, "", lookups)
     clock.advance(60)
     with pytest.raises(NotAuthenticated, match="`short` of `olga` expired"):
-        actions.authenticate(db, clock, token, "", kept)
+        actions.authenticate(db, clock, token, "", lookups)

@@ -159,8 +159,8 @@ def test_a_removed_persons_jobs_run_on_or_are_canceled(site: Served) -> None:
     shown = site.ok("home", "GET", f"{HERE}/jobs/one")
     assert (shown["owner"], shown["status"]) == ("dan", "NotStarted")
     site.ok("home", "POST", "/v1/users", {"name": "dan"})
-    gone = site.ok("home", "DELETE", "/v1/users/dan?cancel=true")
-    assert sorted(gone["canceled"]) == ["default/one", "default/two"]
+    deleted = site.ok("home", "DELETE", "/v1/users/dan?cancel=true")
+    assert sorted(deleted["canceled"]) == ["default/one", "default/two"]
     assert site.ok("home", "GET", f"{HERE}/jobs/two")["status"] == "Canceled"
     assert site.ok("home", "GET", f"{HERE}/jobs/three")["status"] == "NotStarted"
 

@@ -33,8 +33,8 @@ def _probe_compatible_ops():
 
 def python(scratch: Path) -> str:
     """Its Python; skipped, or failed where it is required, if it can't be installed."""
-    kept = os.environ.get("TORCHYARD_TEST_DEEPSPEED")
-    folder = Path(kept) if kept else scratch / "venv"
+    kept_folder = os.environ.get("TORCHYARD_TEST_DEEPSPEED")
+    folder = Path(kept_folder) if kept_folder else scratch / "venv"
     made = folder / "bin/python"
     content = "\n".join([*_FIRST, *_THEN])
     mark = folder / _MARK

@@ -28,9 +28,9 @@ def test_every_stage_has_ddps_losses_and_its_checkpoint_loads_in_plain_torch(run
 
 def test_a_model_larger_than_a_ranks_memory_trains_when_it_is_sharded(run: Run) -> None:
     """192 MB of parameters, with gradients and Adam's state 768: each rank may have 720."""
-    whole = run("larger_than_memory.py", "whole", "720")
-    assert whole[0]["parameters_mb"] == pytest.approx(192, abs=1)
-    assert "can't allocate memory" in whole[0]["error"], whole
+    complete = run("larger_than_memory.py", "whole", "720")
+    assert complete[0]["parameters_mb"] == pytest.approx(192, abs=1)
+    assert "can't allocate memory" in complete[0]["error"], complete
     unlimited = run("larger_than_memory.py", "whole", "0")
     sharded = run("larger_than_memory.py", "sharded", "720")
     for answer in sharded:

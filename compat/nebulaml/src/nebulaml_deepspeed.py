@@ -94,15 +94,15 @@ def _choose_engine(utils: Any) -> None:
     create = utils.create_checkpoint_engine
 
     @functools.wraps(create)
-    def create_checkpoint_engine(config_params: Any, *arguments: Any, **named: Any) -> Any:
+    def create_checkpoint_engine(config_params: Any, *arguments: Any, **keywords: Any) -> Any:
         block = getattr(config_params, _SETTINGS, None)
         if block is None:
-            return create(config_params, *arguments, **named)
+            return create(config_params, *arguments, **keywords)
         from torch_nebula import deepspeed_engine
 
         settings = deepspeed_engine.parse(block)
         if not settings.enabled or config_params.checkpoint_config["writer"] is not None:
-            return create(config_params, *arguments, **named)
+            return create(config_params, *arguments, **keywords)
         return deepspeed_engine.NebulaCheckpointEngine(settings)
 
     utils.create_checkpoint_engine = create_checkpoint_engine

@@ -27,7 +27,7 @@ from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.files import data_sources, model_sources
 from torchyard.jobs.messages import checks
 from torchyard.jobs.requests import workspace_lifecycle
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.workspaces.audit import Audit
 from torchyard.workspaces.hooks import Hooks
 
@@ -83,7 +83,7 @@ def _hooks(services: Services) -> Hooks:
     )
 
 
-def _delete_workspace(services: Services, workspace: str) -> None:
+def _delete_workspace(services: FileServices, workspace: str) -> None:
     from torchyard.releases import actions as releases
 
     workspace_lifecycle.delete_empty(services, workspace)
@@ -96,5 +96,5 @@ def fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit
     state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes, audit)
 
 
-def _resolve_data(services: Services, workspace: str, type: str, path: str) -> str:
+def _resolve_data(services: FileServices, workspace: str, type: str, path: str) -> str:
     return data_sources.pin(services, workspace, type, path).path

@@ -28,7 +28,7 @@ from torchyard.base.home.node_folder import NodeFolder
 from torchyard.executors import server_for_nodes
 from torchyard.jobs.records.client_endpoints import NodeEndpoints
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.shared.plan import GATE_HOST, GatePlan
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.jwts import Signer
@@ -62,7 +62,7 @@ class JobVariables:
 
     def __init__(
         self,
-        services: Services,
+        services: FileServices,
         environ: Mapping[str, str],
         signer: Signer,
         opened_tls: OpenedTls,

@@ -175,10 +175,10 @@ class Assets(Generic[AnyAsset]):
             NotFound: the version, or a file of it, does not exist any more.
             Timeout: as of `download`.
         """
-        from torchyard.client.downloads import Wanted, below, download_all
+        from torchyard.client.downloads import RequestedFile, below, download_all
 
         files = [
-            Wanted(
+            RequestedFile(
                 f"{self._version_path(name, version)}/files/{quote(file.path)}",
                 below(Path(folder), file.path),
                 file.size_bytes,

@@ -200,6 +200,7 @@ class Computes:
 
     def __init__(self, transport: Transport, workspace_path: str) -> None:
         self._transport = transport
+        self._workspace_path = workspace_path
         self._path = f"{workspace_path}/computes"
 
     def create(self, document: Mapping[str, Any]) -> Compute:
@@ -308,7 +309,7 @@ class Computes:
 
     def sizes(self) -> Listing[NodeSize]:
         """Every size that a node may have."""
-        response = self._transport.get(f"{self._path.removesuffix('s')}-sizes")
+        response = self._transport.get(f"{self._workspace_path}/compute-sizes")
         return Listing(
             NodeSize(
                 raw=row,

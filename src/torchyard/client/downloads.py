@@ -44,7 +44,7 @@ class Counter(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedFile:
     """What `source` answers belongs at `target`.
 
     `bundle` is the route that gives many of such files at once, empty when none does.
@@ -72,12 +72,12 @@ class Share(NamedTuple):
     """What one request brings: a bundle of files, or one file by its own route."""
 
     bundle: str | None
-    files: Sequence[Wanted]
+    files: Sequence[RequestedFile]
 
 
 def download_all(
     transport: Transport,
-    files: Sequence[Wanted],
+    files: Sequence[RequestedFile],
     count: Counter | None = None,
     timeout_s: float | None = None,
     on_replace: Callable[[Path], None] | None = None,
@@ -135,7 +135,7 @@ def download_all(
     return [file.target for file in files]
 
 
-def _shares(files: Sequence[Wanted]) -> list[Share]:
+def _shares(files: Sequence[RequestedFile]) -> list[Share]:
     if len(files) < 2 * _AT_ONCE:
         return [Share(None, [file]) for file in files]
     small = [file for file in files if file.size_bytes <= _SMALL_BYTES and file.bundle]
@@ -147,7 +147,7 @@ def _shares(files: Sequence[Wanted]) -> list[Share]:
     return shares
 
 
-def _download_file(transport: Transport, file: Wanted, reports: _Reports) -> None:
+def _download_file(transport: Transport, file: RequestedFile, reports: _Reports) -> None:
     """Write what its source answers; a file that is there stays until the new one is whole.
 
     Raises:
@@ -174,7 +174,7 @@ def _download_file(transport: Transport, file: Wanted, reports: _Reports) -> Non
 def _download_bundle(
     transport: Transport,
     bundle: str,
-    files: Sequence[Wanted],
+    files: Sequence[RequestedFile],
     reports: _Reports,
 ) -> None:
     """Bring small files in one answer; what a broken answer lacks is asked for one by one."""

@@ -196,7 +196,7 @@ class JobReader(JobHistory):
             NotFound: the job has no such output, or nothing at `path`.
             Timeout: it took longer than `timeout_s`; files that are there are whole.
         """
-        from torchyard.client.downloads import Wanted, below, download_all
+        from torchyard.client.downloads import RequestedFile, below, download_all
 
         top = Path(folder)
         bundle = f"{self._workspace_path}/bundle"
@@ -205,12 +205,12 @@ class JobReader(JobHistory):
             for file in _below(self.files(name), path):
                 source = f"{self._job_path(name)}/files/{quote(file.path)}"
                 target = below(top / "artifacts", file.path)
-                files_to_fetch.append(Wanted(source, target, file.size_bytes, bundle))
+                files_to_fetch.append(RequestedFile(source, target, file.size_bytes, bundle))
         if output_name or everything:
             for file in _below(self._output_files(name, output_name), path):
                 source = f"{self._job_path(name)}/outputs/{quote(file.output)}/{quote(file.path)}"
                 target = below(top / "named-outputs", f"{file.output}/{file.path}")
-                files_to_fetch.append(Wanted(source, target, file.size_bytes, bundle))
+                files_to_fetch.append(RequestedFile(source, target, file.size_bytes, bundle))
         if path and not files_to_fetch:
             raise self._nothing_at(name, path, output_name)
         return download_all(self._transport, files_to_fetch, count, timeout_s, on_replace)

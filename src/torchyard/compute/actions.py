@@ -32,6 +32,7 @@ from torchyard.compute import (
 from torchyard.compute.nodes import Holding as Holding
 from torchyard.compute.types import DELETING, LOCAL, Compute, Node, Sample, Usage, Use
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
+from torchyard.shared.plurals import plural
 
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 _MOST_SAMPLES = 1000
@@ -244,7 +245,7 @@ def delete(
         busy = store.count_held(connection, workspace, name)
         if busy and not force:
             raise Conflict(
-                f"jobs hold {busy} {'node' if busy == 1 else 'nodes'} of compute `{name}`",
+                f"jobs hold {busy} {plural('node', busy)} of compute `{name}`",
                 "wait for them, or cancel them with `--force`",
                 code="compute_busy",
             )

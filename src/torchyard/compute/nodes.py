@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from torchyard.compute import accounts, scaling, store
 from torchyard.compute.types import LOCAL, Compute
+from torchyard.shared.plurals import plural
 
 
 @dataclass(frozen=True)
@@ -201,4 +202,4 @@ def _too_few(compute: Compute, busy_count: int, count: int) -> Choice:
 
 
 def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
+    return f"{count} {plural('node', count)}"

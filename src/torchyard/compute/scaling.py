@@ -17,6 +17,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.compute import accounts, store
 from torchyard.compute.types import Compute, Node, Sample
+from torchyard.shared.plurals import plural
 
 KEPT = timedelta(days=30)
 # By workspace and cluster.
@@ -87,7 +88,7 @@ def note(
 def note_machines(connection: Connection, compute: Compute, machines: int, now: datetime) -> None:
     """Record how many machines a cluster's engine has."""
     current, running = store.count_in(connection, compute.workspace, compute.name)
-    reason = f"{compute.engine} has {machines} machine{'s' * (machines != 1)}"
+    reason = f"{compute.engine} has {machines} {plural('machine', machines)}"
     sample = Sample(now, current, running, target(compute, current), reason, machines)
     store.add_sample(connection, compute.workspace, compute.name, sample)
     store.forget_samples(connection, now - KEPT)

@@ -16,7 +16,7 @@ from torchyard.base.errors import BuildFailed, InvalidSpec, TorchyardError
 from torchyard.environments import assets, bases
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.names import catalogue, components, curated_environments
-from torchyard.environments.names.components import Held, TestRun
+from torchyard.environments.names.components import EnvironmentComponent, TestRun
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import layers, lock, pythons
 from torchyard.environments.services import Environments
@@ -159,7 +159,7 @@ def _run_to_json(run: TestRun) -> dict[str, Any]:
     }
 
 
-def _held_to_json(component: Held, runs: Sequence[TestRun]) -> dict[str, Any]:
+def _held_to_json(component: EnvironmentComponent, runs: Sequence[TestRun]) -> dict[str, Any]:
     name = component.component.name
     return {
         "name": name,

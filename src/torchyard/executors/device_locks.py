@@ -34,7 +34,7 @@ _CREATION_LIMIT_S = 2.0
 
 
 @dataclass(frozen=True)
-class Held:
+class LockedDevice:
     """A device and the open file that holds its lock, for every process that inherits the file."""
 
     device: Device
@@ -60,7 +60,7 @@ class DeviceLocks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def take(self, devices: Sequence[Device], count: int, holder: str = "") -> list[Held]:
+    def take(self, devices: Sequence[Device], count: int, holder: str = "") -> list[LockedDevice]:
         """Lock the first `count` devices that are free; none when there are too few.
 
         Args:
@@ -69,14 +69,14 @@ class DeviceLocks:
         Raises:
             Conflict: the folder or a file in it is not safe to use.
         """
-        locks: list[Held] = []
+        locks: list[LockedDevice] = []
         for device in devices:
             if len(locks) == count:
                 break
             descriptor = self._lock(device)
             if descriptor is not None:
                 _record_holder(descriptor, holder)
-                locks.append(Held(device, descriptor))
+                locks.append(LockedDevice(device, descriptor))
         if len(locks) < count:
             give_back(locks)
             return []
@@ -146,7 +146,7 @@ class DeviceLocks:
         return None
 
 
-def give_back(locks: Sequence[Held]) -> None:
+def give_back(locks: Sequence[LockedDevice]) -> None:
     """Close the files here; what a worker inherited stays locked."""
     for lock in locks:
         os.close(lock.descriptor)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base import machine as machines
-from torchyard.executors.device_locks import Held, give_back
+from torchyard.executors.device_locks import LockedDevice, give_back
 from torchyard.executors.executor import DevicesTaken, Handle, Status
 from torchyard.executors.machine import Machine
 from torchyard.executors.spawner import DirectSpawner, Records, Spawner
@@ -119,7 +119,7 @@ class LocalExecutor:
         machine = self._spawner.machine(scratch) if self._machine else ""
         return "" if not machine or machines.is_seen(machine, self._machine) else machine
 
-    def _take(self, plan: LaunchPlan, missing: Sequence[int]) -> list[Held] | None:
+    def _take(self, plan: LaunchPlan, missing: Sequence[int]) -> list[LockedDevice] | None:
         """The devices of the nodes that are still to be started; None when too few are free."""
         count = plan.gpus_per_node * len(missing)
         if not count:
@@ -132,7 +132,7 @@ class LocalExecutor:
         plan: LaunchPlan,
         records: Records,
         missing: Sequence[int],
-        device_locks: Sequence[Held],
+        device_locks: Sequence[LockedDevice],
     ) -> list[list[DevicePlan]]:
         """The devices of each node; empty on a machine without any."""
         if not self._devices.devices:
@@ -207,7 +207,7 @@ def _taken(plan: LaunchPlan, begun: bool) -> DevicesTaken:
 
 
 def _by_node(
-    device_locks: Sequence[Held], nodes: Sequence[int], count: int
+    device_locks: Sequence[LockedDevice], nodes: Sequence[int], count: int
 ) -> dict[int, list[int]]:
     """The open locks that each node inherits."""
     return {

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from torchyard.executors import devices as devices_of
-from torchyard.executors.device_locks import DeviceLocks, Held, folder
+from torchyard.executors.device_locks import DeviceLocks, LockedDevice, folder
 from torchyard.executors.devices import Device
 
 
@@ -44,7 +44,7 @@ class Machine:
     def memory_bytes(self) -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    def take(self, count: int, holder: str) -> list[Held]:
+    def take(self, count: int, holder: str) -> list[LockedDevice]:
         """Lock that many devices of one vendor, or none."""
         for kind in dict.fromkeys(device.kind for device in self.whole_devices):
             device_locks = self._locks.take(

@@ -15,7 +15,7 @@ from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import running
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.tunnels.tunnel import Channel
 
 _WAITING = (Status.NOT_STARTED, Status.PREPARING, Status.QUEUED, Status.PROVISIONING)
@@ -32,7 +32,7 @@ class RunningNode:
 
 
 def find(
-    services: Services, workspace: str, name: str, rank: int | None, node: int | None
+    services: RecordServices, workspace: str, name: str, rank: int | None, node: int | None
 ) -> tuple[Job, RunningNode]:
     """
     Args:

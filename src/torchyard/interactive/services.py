@@ -28,7 +28,7 @@ from torchyard.interactive.running_nodes import RunningNode
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import running
 from torchyard.jobs.records.types import Job, parse_job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec.services import Service
 from torchyard.tunnels.tunnel import Channel
 from torchyard.workspaces import people
@@ -256,7 +256,7 @@ def refused(job: Job, user: str) -> Forbidden:
     )
 
 
-def release(services: Services, workspace: str, name: str) -> Job:
+def release(services: RecordServices, workspace: str, name: str) -> Job:
     """End the time that a job is held after its script.
 
     Raises:

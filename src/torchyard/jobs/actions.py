@@ -27,7 +27,7 @@ from torchyard.jobs.records import (
 )
 from torchyard.jobs.records.job_events import Event
 from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec import own_properties, secrets
 from torchyard.jobs.spec.values import experiment_name as experiment_name_in
 
@@ -49,7 +49,7 @@ def ensure_experiment(
     return experiment_store.add(connection, workspace, name, {}, clock.now())
 
 
-def get(services: Services, workspace: str, name: str) -> Job:
+def get(services: RecordServices, workspace: str, name: str) -> Job:
     """
     Raises:
         NotFound: with the nearest name there is.
@@ -223,7 +223,7 @@ def archive(services: Services, workspace: str, name: str, archived: bool = True
     return change(services, get(services, workspace, name), JobChanges(archived=archived))
 
 
-def document(services: Services, workspace: str, name: str) -> dict[str, Any]:
+def document(services: RecordServices, workspace: str, name: str) -> dict[str, Any]:
     """The job file that would make the job again: references pinned, snapshots kept, secrets gone.
 
     Raises:

@@ -15,7 +15,7 @@ from torchyard.base.db import Database
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED, Job, Status
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, Services, ServicesOf
 from torchyard.workspaces import access
 from torchyard.workspaces.guarded_routes import Person
 from torchyard.workspaces.types import Identity
@@ -51,7 +51,7 @@ def refuse_foreign_names(
         access.refuse_foreign(identity, of_name(db, workspace, name), f"{noun} `{name}`")
 
 
-def get_own(services: Services, workspace: str, name: str, identity: Identity) -> Job:
+def get_own(services: RecordServices, workspace: str, name: str, identity: Identity) -> Job:
     """A job that the identity may change.
 
     Raises:

@@ -1,4 +1,9 @@
-"""The services that the functions of jobs use."""
+"""The services that the functions of jobs use, by what they do with them.
+
+A function that needs one service takes that one; one that needs more takes the least of
+`RecordServices`, `FileServices` and `Services` that it and what it calls need. So its signature
+says whether it can touch files, or start and stop what runs on machines.
+"""
 
 from __future__ import annotations
 
@@ -62,28 +67,56 @@ class JobType(Protocol):
 
 
 @dataclass(frozen=True)
-class Services:
-    """What the functions of this package use: those that use one of these take that one.
+class RecordServices:
+    """What functions use that read and write rows, and nothing else.
+
+    `signals` tells those who follow a job that its rows have changed.
+    """
+
+    db: Database
+    clock: Clock
+    signals: Signals
+    history: History
+
+
+@dataclass(frozen=True)
+class FileServices(RecordServices):
+    """What functions use that read and write files too.
 
     `node` is what jobs reach of this machine, the home itself where they run as the server's user.
-    `runner` starts jobs as other users, and is None where they run as the server's.
-    `wakeup` wakes the scheduler; `membership` tells servers that share the home apart. `machine`
-    limits what the clusters share (see admission/machine.py); `devices` are its GPUs. `engines` run
-    nodes here and elsewhere; those elsewhere reach this server as `for_nodes` says, which has the
-    home's id. `tunnels` lead into the nodes. `messages` says how recipients are told that a job has
-    ended. `job_types`, by `Job.type`, serve jobs that are not commands.
     """
 
     home: Path
     node: NodeFolder
-    db: Database
-    clock: Clock
     blobs: Blobs
     datastores: Datastores
     environments: Environments
-    history: History
     logs: Logs
-    signals: Signals
+
+    def lock(self, name: str) -> Path:
+        """The file to lock for work that only one of all servers does at a time."""
+        folder = self.home / "locks"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / name
+
+    @property
+    def fetcher(self) -> Fetcher:
+        """The cache of data on this machine."""
+        return Fetcher(self.node.data, self.db, self.datastores, self.node.is_separate)
+
+
+@dataclass(frozen=True)
+class Services(FileServices):
+    """All that the functions of this package use, with what starts and stops jobs.
+
+    `wakeup` wakes the scheduler; `membership` tells servers that share the home apart. `machine`
+    limits what the clusters share (see admission/machine.py); `devices` are its GPUs. `runner`
+    starts jobs as other users, and is None where they run as the server's. `engines` run nodes here
+    and elsewhere; those elsewhere reach this server as `for_nodes` says, which has the home's id.
+    `tunnels` lead into the nodes. `messages` says how recipients are told that a job has ended.
+    `job_types`, by `Job.type`, serve jobs that are not commands.
+    """
+
     wakeup: threading.Event
     machine: Mapping[str, int] = field(default_factory=dict)
     runner: RunnerClient | None = None
@@ -96,21 +129,10 @@ class Services:
     messages: MessageSettings = field(default_factory=MessageSettings)
     job_types: dict[str, JobType] = field(default_factory=dict)
 
-    def lock(self, name: str) -> Path:
-        """The file to lock for work that only one of all servers does at a time."""
-        folder = self.home / "locks"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder / name
-
     @property
     def launches(self) -> LaunchFiles:
         """The plans of attempts on other machines."""
         return LaunchFiles(self.home)
-
-    @property
-    def fetcher(self) -> Fetcher:
-        """The cache of data on this machine."""
-        return Fetcher(self.node.data, self.db, self.datastores, self.node.is_separate)
 
 
 ServicesOf = Annotated[Services, Depends(from_state("services"))]

@@ -21,7 +21,7 @@ from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.files.artifacts import Artifact
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.mlflow.lookups import get_run
 from torchyard.mlflow.model_json import REGISTERED_FOLDER, get_version, name_in_path
 from torchyard.models import actions, logged
@@ -50,7 +50,7 @@ class ArtifactRepository(Protocol):
 class RunArtifacts:
     """A run's own files."""
 
-    services: Services
+    services: FileServices
     job: Job
 
     def list(self, folder: str) -> Sequence[Artifact]:
@@ -77,7 +77,7 @@ class RunArtifacts:
 class LoggedModelArtifacts:
     """A logged model's files."""
 
-    services: Services
+    services: FileServices
     model: LoggedModel
 
     def list(self, folder: str) -> Sequence[Artifact]:
@@ -98,7 +98,7 @@ class LoggedModelArtifacts:
 class VersionArtifacts:
     """A registered version's files, which never change."""
 
-    services: Services
+    services: FileServices
     model: Model
 
     def list(self, folder: str) -> Sequence[Artifact]:
@@ -129,7 +129,7 @@ class VersionArtifacts:
 class OtherArtifacts:
     """Files that a client puts anywhere else below `mlflow-artifacts:/`; they belong to no run."""
 
-    services: Services
+    services: FileServices
     workspace: str
 
     def list(self, folder: str) -> Sequence[Artifact]:
@@ -148,7 +148,7 @@ class OtherArtifacts:
 
 
 def find_repository(
-    services: Services, workspace: str, path: str, identity: Identity | None = None
+    services: FileServices, workspace: str, path: str, identity: Identity | None = None
 ) -> tuple[ArtifactRepository, str]:
     """The repository that a path names, and the path inside it.
 

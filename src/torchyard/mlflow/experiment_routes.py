@@ -13,7 +13,7 @@ from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.jobs.records.types import Experiment
 from torchyard.jobs.requests import runs
 from torchyard.jobs.requests.run_search import View
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.mlflow import search
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, invalid_parameter, page_response
 from torchyard.mlflow.errors import AlreadyExists
@@ -137,7 +137,7 @@ def delete_tag(call: CallOf, services: ServicesOf) -> JSONResponse:
     return JSONResponse({})
 
 
-def _experiment(call: Call, services: Services) -> Experiment:
+def _experiment(call: Call, services: RecordServices) -> Experiment:
     return get_experiment(services, call.workspace, call.text("experiment_id"))
 
 
@@ -145,7 +145,7 @@ def _to_json(call: Call, experiment: Experiment) -> dict[str, Any]:
     return experiment_json(experiment, client_experiment_id(call, experiment.id, experiment.name))
 
 
-def _search(call: Call, services: Services) -> JSONResponse:
+def _search(call: Call, services: RecordServices) -> JSONResponse:
     conditions = search.parse_filter(call.text("filter", default=""), search.EXPERIMENTS)
     orders = search.parse_order_by(call.texts("order_by"), search.EXPERIMENTS)
     # Clients expect the default experiment to exist.

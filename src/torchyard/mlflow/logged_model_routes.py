@@ -11,7 +11,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import names
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.mlflow import logged_search, search
 from torchyard.mlflow.artifact_repositories import (
     LoggedModelArtifacts,
@@ -158,7 +158,7 @@ def _model_response(call: Call, db: Database, model: LoggedModel) -> JSONRespons
     return JSONResponse({"model": _to_json(call, db, [model], metrics)[0]})
 
 
-def _change(call: Call, services: Services, model_id: str, **changes: Any) -> LoggedModel:
+def _change(call: Call, services: RecordServices, model_id: str, **changes: Any) -> LoggedModel:
     return logged.change(services.db, services.clock, call.workspace, model_id, **changes)
 
 
@@ -167,7 +167,7 @@ def _params(call: Call) -> dict[str, str]:
     return {record.key: record.value for record in records}
 
 
-def _run_exists(services: Services, workspace: str, name: str) -> bool:
+def _run_exists(services: RecordServices, workspace: str, name: str) -> bool:
     """MLflow lets a model name a run that does not exist."""
     try:
         jobs.get(services, workspace, name)

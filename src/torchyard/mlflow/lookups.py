@@ -16,7 +16,7 @@ from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Experiment, Job
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 from torchyard.mlflow.calls import Call, invalid_parameter
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -27,7 +27,9 @@ _MOST_EXPERIMENTS = 5_000
 _VIEWS = {"ACTIVE_ONLY": False, "DELETED_ONLY": True, "ALL": None}
 
 
-def get_run(services: Services, workspace: str, name: str, identity: Identity | None = None) -> Job:
+def get_run(
+    services: RecordServices, workspace: str, name: str, identity: Identity | None = None
+) -> Job:
     """
     Args:
         identity: who wants to change the run; None to read it.
@@ -45,7 +47,7 @@ def get_run(services: Services, workspace: str, name: str, identity: Identity | 
     return job
 
 
-def get_experiment(services: Services, workspace: str, text: str) -> Experiment:
+def get_experiment(services: RecordServices, workspace: str, text: str) -> Experiment:
     """The experiment with an id that `client_experiment_id` wrote, or with that number.
 
     Raises:
@@ -65,7 +67,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_ID_LENGTH
 
 
-def experiment_ids(services: Services, call: Call) -> list[int]:
+def experiment_ids(services: RecordServices, call: Call) -> list[int]:
     """The experiments in the field `experiment_ids`; MLflow ignores those that do not exist.
 
     Raises:
@@ -86,7 +88,7 @@ def experiment_ids(services: Services, call: Call) -> list[int]:
     return [number for number in numbers if number in existing]
 
 
-def default_experiment(services: Services, workspace: str) -> Experiment:
+def default_experiment(services: RecordServices, workspace: str) -> Experiment:
     """The experiment of runs that name none, created when it is first needed."""
     experiment = runs.experiment_named(services.db, workspace, DEFAULT_NAME)
     if experiment is not None:

@@ -42,7 +42,7 @@ _STATUSES = {
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 
 
-def get_registered(db: Database, workspace: str, name: str) -> registry.Whole:
+def get_registered(db: Database, workspace: str, name: str) -> registry.ModelVersions:
     """
     Raises:
         NotFound: in MLflow's words.

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.batch_endpoints.actions import model_uses
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.mlflow import search
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
 from torchyard.mlflow.model_json import (
@@ -228,7 +228,7 @@ def _alias(call: Call) -> str:
     return alias
 
 
-def _change(call: Call, services: Services, **changes: Any) -> None:
+def _change(call: Call, services: RecordServices, **changes: Any) -> None:
     name = _name(call)
     try:
         registry.change(services.db, services.clock, call.workspace, name, **changes)

@@ -16,7 +16,7 @@ from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs
 from torchyard.jobs.requests.run_search import View
 from torchyard.jobs.requests.runs import RunRequest
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.mlflow import search, translate
 from torchyard.mlflow.calls import (
     Call,
@@ -246,12 +246,14 @@ def _run_request(call: Call, experiment_id: int) -> RunRequest:
     )
 
 
-def _run(call: Call, services: Services) -> Job:
+def _run(call: Call, services: RecordServices) -> Job:
     """The run that a request reads or changes."""
     return get_run(services, call.workspace, call.text("run_id", "run_uuid"), call.identity)
 
 
-def _log(call: Call, services: Services, read: Callable[[Call], Sequence[Record]]) -> JSONResponse:
+def _log(
+    call: Call, services: RecordServices, read: Callable[[Call], Sequence[Record]]
+) -> JSONResponse:
     run_id = call.text("run_id", "run_uuid")
     records = read(call)
     job = get_run(services, call.workspace, run_id, call.identity)
@@ -261,7 +263,7 @@ def _log(call: Call, services: Services, read: Callable[[Call], Sequence[Record]
     return JSONResponse({})
 
 
-def _change_tags(services: Services, job: Job, tags: Mapping[str, str | None]) -> None:
+def _change_tags(services: RecordServices, job: Job, tags: Mapping[str, str | None]) -> None:
     name = tags.get(translate.RUN_NAME)
     runs.change_run(services, job.workspace, job.name, tags=tags, display_name=name)
     _notify(services.signals, job)
@@ -276,7 +278,7 @@ def _experiment_id(call: Call, job: Job) -> str:
     return client_experiment_id(call, job.experiment_id, job.experiment_name)
 
 
-def _run_json(call: Call, services: Services, job: Job) -> dict[str, Any]:
+def _run_json(call: Call, services: RecordServices, job: Job) -> dict[str, Any]:
     models = logged.of_runs(services.db, job.workspace, [job.name]).get(job.name, ())
     datasets = runs.datasets_of(services.db, [job.id]).get(job.id, ())
     data = services.history.data_of([job.id])[job.id]

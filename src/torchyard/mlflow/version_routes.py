@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.batch_endpoints.actions import model_uses
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.mlflow import search, version_sources
 from torchyard.mlflow.calls import Call, CallOf, CallRoute, page_response
 from torchyard.mlflow.model_json import (
@@ -176,7 +176,7 @@ def _version(call: Call, db: Database) -> Model:
     return get_version(db, call.workspace, name, call.text("version"))
 
 
-def _change(call: Call, services: Services, **changes: Any) -> Model:
+def _change(call: Call, services: RecordServices, **changes: Any) -> Model:
     model = _version(call, services.db)
     return actions.update(
         services.db, services.clock, call.workspace, model.name, str(model.version), changes
@@ -193,7 +193,7 @@ def _logged_model(call: Call, db: Database, uri: str) -> LoggedModel | None:
     return logged.get(db, call.workspace, model_id) if model_id else None
 
 
-def _add_version_tag(services: Services, logged_model: LoggedModel, model: Model) -> None:
+def _add_version_tag(services: RecordServices, logged_model: LoggedModel, model: Model) -> None:
     """List the version in the logged model's tag, as MLflow does."""
     version = {"name": model.name, "version": model.version}
     try:

@@ -17,7 +17,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import Datastores
 from torchyard.jobs.files import job_environments, model_sources
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.mlflow.model_json import (
     REGISTERED_FOLDER,
     logged_model_uri,
@@ -32,7 +32,7 @@ _NO_FILES = Source(())
 
 
 @contextmanager
-def open_source(services: Services, workspace: str, uri: str) -> Iterator[Source]:
+def open_source(services: FileServices, workspace: str, uri: str) -> Iterator[Source]:
     """The files that a version's `source` names; none if they are on another server.
 
     Raises:
@@ -58,7 +58,7 @@ def open_source(services: Services, workspace: str, uri: str) -> Iterator[Source
             yield source
 
 
-def logged_model_source(services: Services, model: LoggedModel, folder: str = "") -> Source:
+def logged_model_source(services: FileServices, model: LoggedModel, folder: str = "") -> Source:
     """A logged model's files, or only those below `folder` if it is not empty."""
     above = f"{folder.strip('/')}/" if folder.strip("/") else ""
     files = tuple(
@@ -105,7 +105,7 @@ def logged_model_id(uri: str) -> str:
     return path if path.startswith("m-") and "/" not in path else ""
 
 
-def _model_source(services: Services, workspace: str, path: str) -> Source:
+def _model_source(services: FileServices, workspace: str, path: str) -> Source:
     name, separator, version = path.partition("/")
     if not separator:
         name, separator, version = path.partition("@")
@@ -115,7 +115,7 @@ def _model_source(services: Services, workspace: str, path: str) -> Source:
 
 
 @contextmanager
-def _artifact_source(services: Services, workspace: str, path: str) -> Iterator[Source]:
+def _artifact_source(services: FileServices, workspace: str, path: str) -> Iterator[Source]:
     """`<experiment>/<run>/artifacts/…`, `<experiment>/models/<id>/artifacts/…` or a version."""
     parts = [part for part in path.split("/") if part]
     if len(parts) >= 3 and parts[0] == REGISTERED_FOLDER:
@@ -134,7 +134,7 @@ def _artifact_source(services: Services, workspace: str, path: str) -> Iterator[
 
 
 @contextmanager
-def _run_source(services: Services, workspace: str, run: str, path: str) -> Iterator[Source]:
+def _run_source(services: FileServices, workspace: str, run: str, path: str) -> Iterator[Source]:
     """No files when the run or its files do not exist, for MLflow requires neither."""
     with ExitStack() as stack:
         source = _NO_FILES

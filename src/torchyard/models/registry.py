@@ -26,7 +26,7 @@ STAGES = (NO_STAGE, "Staging", "Production", ARCHIVED)
 
 
 @dataclass(frozen=True)
-class Whole:
+class ModelVersions:
     """A name and its versions, newest first."""
 
     registered: Registered
@@ -73,7 +73,7 @@ def get(db: Database, workspace: str, name: str) -> Registered:
         return _existing(connection, workspace, name)
 
 
-def get_with_versions(db: Database, workspace: str, name: str) -> Whole:
+def get_with_versions(db: Database, workspace: str, name: str) -> ModelVersions:
     """The name with its versions that are not archived.
 
     Raises:
@@ -82,7 +82,7 @@ def get_with_versions(db: Database, workspace: str, name: str) -> Whole:
     with db.read() as connection:
         registered = _existing(connection, workspace, name)
         models = store.versions.list_in(connection, workspace, name)
-    return Whole(registered, tuple(model for model in models if not model.archived))
+    return ModelVersions(registered, tuple(model for model in models if not model.archived))
 
 
 def list_in(

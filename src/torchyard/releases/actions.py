@@ -24,7 +24,7 @@ from torchyard.environments.types import WHEELS_BYTES
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import parents
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.releases.records import store
 from torchyard.releases.records.types import RELEASE, Record, Schedule
 from torchyard.releases.running import candidates, creation, stages
@@ -36,7 +36,7 @@ _AUDIT_KEYS = ("max_age_days", "exceptions", "version")
 
 
 def create(
-    services: Services,
+    services: FileServices,
     kind: str,
     workspace: str,
     environment: str,
@@ -126,7 +126,7 @@ def _summary(record: Record, job: Job | None) -> dict[str, Any]:
 
 
 def audit(
-    services: Services, workspace: str, environment: str, document: Mapping[str, Any]
+    services: FileServices, workspace: str, environment: str, document: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The audit of a built version.
 
@@ -148,7 +148,7 @@ def audit(
 
 
 def bill_of_materials(
-    services: Services, workspace: str, environment: str, version: str
+    services: FileServices, workspace: str, environment: str, version: str
 ) -> dict[str, Any]:
     """A version in CycloneDX.
 
@@ -201,14 +201,14 @@ def forget_wheels(db: Database, workspace: str, environment: str) -> dict[str, A
 
 
 def put_advisories(
-    services: Services, workspace: str, document: Mapping[str, Any], user: str
+    services: RecordServices, workspace: str, document: Mapping[str, Any], user: str
 ) -> dict[str, Any]:
     """Take a piece of the workspace's advisories; see vulnerabilities/advisories.py."""
     return advisories.take(services.db, services.clock, workspace, document, user)
 
 
 def schedule(
-    services: Services,
+    services: FileServices,
     workspace: str,
     environment: str,
     document: Mapping[str, Any],

@@ -12,7 +12,7 @@ from typing import Any
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import job_queries, parents
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.releases.records.types import CHANGED, RELEASE, VALIDATION
 from torchyard.workspaces.types import Identity
 
@@ -24,7 +24,7 @@ class ReleaseJobs:
         self._kind = kind
 
     def check(
-        self, services: Services, workspace: str, document: Mapping[str, Any], uploaded: bool
+        self, services: FileServices, workspace: str, document: Mapping[str, Any], uploaded: bool
     ) -> tuple[str, ...]:
         from torchyard.releases.running import candidates, creation
 
@@ -33,7 +33,11 @@ class ReleaseJobs:
         return ()
 
     def create(
-        self, services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+        self,
+        services: FileServices,
+        workspace: str,
+        document: Mapping[str, Any],
+        identity: Identity,
     ) -> tuple[Job, bool]:
         from torchyard.releases.running import creation
 

@@ -19,7 +19,7 @@ from torchyard.jobs import actions as jobs
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.trial_store import TYPE, SweepRow
 from torchyard.sweeps.records.types import Outcome, Trial
@@ -70,7 +70,7 @@ def spec(db: Database, sweep: Job) -> SweepSpec:
     return spec_of(sweep, _row(db, sweep))
 
 
-def trials(services: Services, sweep: Job) -> list[Trial]:
+def trials(services: RecordServices, sweep: Job) -> list[Trial]:
     """In the order of their numbers, with their jobs' states and their last metrics."""
     with services.db.read() as connection:
         rows = trial_store.trials_of(connection, sweep.id)
@@ -121,7 +121,7 @@ def _with_job(trial: Trial, job: Job | None, metrics: Mapping[str, float]) -> Tr
     )
 
 
-def best(services: Services, sweep: Job) -> Trial | None:
+def best(services: RecordServices, sweep: Job) -> Trial | None:
     """The trial with the best primary metric; None before one has logged it."""
     goal = spec(services.db, sweep).objective.goal
     return best_of(trials(services, sweep), goal)
@@ -138,7 +138,7 @@ def best_of(some: Sequence[Trial], goal: str) -> Trial | None:
     return min(eligible, key=lambda trial: (sign * trial.values[0], trial.number), default=None)
 
 
-def rungs(services: Services, sweep: Job) -> list[RungResult]:
+def rungs(services: RecordServices, sweep: Job) -> list[RungResult]:
     """What became of the trials at the rungs of ASHA or Hyperband; empty with another policy."""
     sweep_spec = spec(services.db, sweep)
     policy = sweep_spec.early_termination
@@ -156,7 +156,7 @@ def rungs(services: Services, sweep: Job) -> list[RungResult]:
     return table(policy, sweep_spec.objective.goal, climbing.climbs_of(rows, values))
 
 
-def add_trials(services: Services, sweep: Job, max_total_trials: int) -> Job:
+def add_trials(services: RecordServices, sweep: Job, max_total_trials: int) -> Job:
     """Let a sweep, also one that has ended, go on up to so many trials in all.
 
     Raises:

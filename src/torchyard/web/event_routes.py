@@ -26,7 +26,7 @@ from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import InvalidInput, TooManyRequests, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.requests import news
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, Services, ServicesOf
 from torchyard.web.event_hub import Event, Feed, Hub
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -94,7 +94,7 @@ StreamsOf = Annotated[Streams, Depends(_streams)]
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Subscription:
     """What one stream sends: `only` the followed jobs' rows, or those of all."""
 
     jobs: frozenset[int]
@@ -145,12 +145,12 @@ async def follow(
 
 
 def _check_selection(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     jobs: Sequence[str],
     names: Sequence[str],
     which: str,
-) -> _Wanted:
+) -> _Subscription:
     """
     Raises:
         NotFound: no such job or cluster.
@@ -165,11 +165,11 @@ def _check_selection(
     for name in names:
         computes.get(services.db, workspace, name)
     ids = frozenset(news.followed_id(services, workspace, name) for name in jobs)
-    return _Wanted(ids, frozenset(names), which == "followed")
+    return _Subscription(ids, frozenset(names), which == "followed")
 
 
 async def _frames(
-    request: Request, hub: Hub, workspace: str, selection: _Wanted, last_id: str
+    request: Request, hub: Hub, workspace: str, selection: _Subscription, last_id: str
 ) -> AsyncIterator[bytes]:
     feed = hub.enter(workspace)
     jobs, names = sorted(selection.jobs), sorted(selection.computes)
@@ -196,7 +196,7 @@ async def _frames(
         hub.leave(feed, jobs, names)
 
 
-def _since(feed: Feed, number: int, selection: _Wanted) -> tuple[bytes, int]:
+def _since(feed: Feed, number: int, selection: _Subscription) -> tuple[bytes, int]:
     """The frames behind a number, and the number of the last one."""
     events = feed.after(number)
     if events is None:

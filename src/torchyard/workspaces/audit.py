@@ -2,7 +2,7 @@
 
 Owns: the folder `audit/` of the server's home, one file of JSON lines per day; what a line says.
 Leaves: choosing the requests to auditing.py, who may read the log to people_routes.py, the chain of
-hashes to shared/audit_chain.py, copies to audit_sink.py.
+hashes to base/audit_chain.py, copies to audit_sink.py.
 Always: a line contains no token, query or body, only what a route notes itself; a line is written
 whole, before the request is answered, and linked to the line before it, whichever server of this
 machine wrote that; files older than `KEPT_DAYS` are deleted.
@@ -24,8 +24,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from torchyard.base import audit_chain
 from torchyard.base.clock import Clock, to_text
-from torchyard.shared import audit_chain, locks
+from torchyard.shared import locks
 from torchyard.workspaces.audit_sink import Sink
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind

@@ -2,7 +2,7 @@
 
 Owns: `--audit-sink`, sending to the machine's syslog, keeping what could not be sent for the next
 time.
-Leaves: the lines to audit.py, checking a copy to shared/audit_chain.py; other machines, TLS and
+Leaves: the lines to audit.py, checking a copy to base/audit_chain.py; other machines, TLS and
 queues on disk to the syslog.
 Always: a sink never makes a request fail or wait longer than `LIMIT_S`; of lines that can't be sent
 the newest `BACKLOG` are kept in memory.

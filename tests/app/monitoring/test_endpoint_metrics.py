@@ -93,8 +93,10 @@ def test_requests_latencies_and_load_are_given_by_deployment(site: Served) -> No
     assert "hidden" not in str(samples) and "secret" not in str(samples)
 
     def value(name: str, **labels: str) -> float:
-        place = {"endpoint": "birds", "deployment": "blue"}
-        return samples[f"torchyard_endpoint_{name}", frozenset({**place, **labels}.items())]
+        deployment_labels = {"endpoint": "birds", "deployment": "blue"}
+        return samples[
+            f"torchyard_endpoint_{name}", frozenset({**deployment_labels, **labels}.items())
+        ]
 
     assert value("requests_total", status="2xx") == 90
     assert value("requests_total", status="4xx") == 11
@@ -124,8 +126,8 @@ def test_instances_are_counted_by_state(site: Served) -> None:
     now = services.clock.now()
     with services.db.write() as connection:
         for number, state in enumerate((InstanceState.READY, InstanceState.READY)):
-            place = ("default", "birds", "blue", 1, number, f"job-{number}")
-            store.put_instance(connection, Instance(*place, state, "", 0, "", now))
+            key = ("default", "birds", "blue", 1, number, f"job-{number}")
+            store.put_instance(connection, Instance(*key, state, "", 0, "", now))
     labels = {"endpoint": "birds", "deployment": "blue", "state": InstanceState.READY.value}
     assert scraped(site)["torchyard_endpoint_instances", frozenset(labels.items())] == 2
 

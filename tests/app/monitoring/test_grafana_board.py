@@ -78,11 +78,11 @@ def test_the_names_of_queries_of_variables_exist(labels_by_name: dict[str, set[s
 def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in BOARD["panels"]:
-        place = panel["gridPos"]
+        position = panel["gridPos"]
         cells = {
             (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
+            for x in range(position["x"], position["x"] + position["w"])
+            for y in range(position["y"], position["y"] + position["h"])
         }
         assert not cells & taken, panel["title"]
         assert all(x < 24 for x, _ in cells), panel["title"]

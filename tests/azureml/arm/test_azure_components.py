@@ -56,9 +56,9 @@ def test_code_is_stored_as_its_snapshot(azure: Azure) -> None:
         "default", BLOB_STORE, "LocalUpload/c/src/train.py"
     ) as writing:
         writing.write(b"print()\n")
-    places = Places(services.db, services.clock, services.datastores, services.blobs)
+    locations = Places(services.db, services.clock, services.datastores, services.blobs)
     uri = f"azureml://datastores/{BLOB_STORE}/paths/LocalUpload/c/src"
-    code, _ = register(places, "default", CodeRequest("code-1", "1", uri), "dan")
+    code, _ = register(locations, "default", CodeRequest("code-1", "1", uri), "dan")
     original = f"azureml:{WORKSPACE}/codes/code-1/versions/1"
     created = azure.put("components/train/versions/1", _body(code=original))["properties"]
     stored = created["componentSpec"]["code"]

@@ -199,20 +199,20 @@ def put_raw(azure: Azure, name: str, properties: Any) -> Any:
     return azure.site.client.put(path, content=content, headers=headers)
 
 
-@pytest.mark.parametrize("place", ["category", "target", "authType", "pat"])
-def test_hostile_texts_are_kept_whole_or_refused(azure: Azure, place: str) -> None:
-    kept = 0
+@pytest.mark.parametrize("field", ["category", "target", "authType", "pat"])
+def test_hostile_texts_are_kept_whole_or_refused(azure: Azure, field: str) -> None:
+    accepted_count = 0
     for text in HOSTILE:
-        body = {**PAT, "credentials": {"pat": text}} if place == "pat" else {**PAT, place: text}
+        body = {**PAT, "credentials": {"pat": text}} if field == "pat" else {**PAT, field: text}
         answer = put_raw(azure, "hard", body)
         assert answer.status_code in (200, 201, 400), (text[:20], answer.text[:300])
         if answer.status_code != 400:
-            kept += 1
-            if place == "pat":
+            accepted_count += 1
+            if field == "pat":
                 assert secrets_of(azure, "hard") == {"pat": text}
             else:
-                assert azure.ask("GET", "connections/hard")["properties"][place] == text
-    assert bool(kept) == (place in ("target", "pat"))
+                assert azure.ask("GET", "connections/hard")["properties"][field] == text
+    assert bool(accepted_count) == (field in ("target", "pat"))
 
 
 def test_hostile_keys_are_kept_whole_or_refused(azure: Azure) -> None:

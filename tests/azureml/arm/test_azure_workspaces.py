@@ -38,7 +38,7 @@ def test_only_the_servers_owner_deletes_a_workspace_with_its_account(azure: Azur
 
 def test_what_was_set_is_given_back(azure: Azure) -> None:
     azure.user = "home"
-    place = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/vision"
+    resource_id = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/vision"
     properties = {
         "friendlyName": "Pictures",
         "description": "of the sea",
@@ -47,22 +47,22 @@ def test_what_was_set_is_given_back(azure: Azure) -> None:
         "storageAccount": "[resourceId('Microsoft.Storage/storageAccounts', 'made-with-it')]",
     }
     body = {"location": "eastus", "tags": {"a": "1", "b": "2"}, "properties": properties}
-    assert azure.answer("PUT", place, body).status_code == 201
-    made = azure.ask("GET", place)
+    assert azure.answer("PUT", resource_id, body).status_code == 201
+    made = azure.ask("GET", resource_id)
     assert made["tags"] == {"a": "1", "b": "2"}
     assert {key: made["properties"][key] for key in properties if key != "storageAccount"} == {
         key: value for key, value in properties.items() if key != "storageAccount"
     }
     # The clients send the whole workspace back as they got it.
-    assert azure.answer("PUT", place, made).status_code == 200
+    assert azure.answer("PUT", resource_id, made).status_code == 200
     changes = {
         "tags": {"b": "3"},
         "properties": {"friendlyName": "Photos", "containerRegistry": ""},
     }
-    changed = azure.ask("PATCH", place, changes)
+    changed = azure.ask("PATCH", resource_id, changes)
     assert (changed["tags"], changed["properties"]["friendlyName"]) == ({"b": "3"}, "Photos")
     assert changed["properties"]["description"] == "of the sea"
-    assert azure.ask("PATCH", place, {"properties": {}})["tags"] == {"b": "3"}
+    assert azure.ask("PATCH", resource_id, {"properties": {}})["tags"] == {"b": "3"}
 
 
 @pytest.mark.parametrize(
@@ -79,20 +79,20 @@ def test_resources_and_networks_of_azure_are_refused_by_name(
     azure: Azure, properties: dict[str, object], key: str
 ) -> None:
     azure.user = "home"
-    place = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/vision"
-    error = azure.refused(400, "PUT", place, {"location": "x", "properties": properties})
+    resource_id = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/vision"
+    error = azure.refused(400, "PUT", resource_id, {"location": "x", "properties": properties})
     assert key in error["message"]
 
 
 def test_resources_that_sdk_v1_wants_made_are_not_a_persons_choice(azure: Azure) -> None:
     azure.user = "home"
-    place = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/sdk-v1-made"
+    resource_id = f"{GROUP}/Microsoft.MachineLearningServices/workspaces/sdk-v1-made"
     properties = {
         "storageAccount": f"{GROUP}/Microsoft.Storage/storageAccounts/sdkv1madstorage0a1b2c3d4",
         "keyVault": f"{GROUP}/Microsoft.KeyVault/vaults/sdkv1madkeyvault0a1b2c3d",
         "applicationInsights": f"{GROUP}/microsoft.insights/components/sdkv1madinsights0a1b2c3d",
     }
-    made = azure.ask("PUT", place, {"location": "x", "properties": properties})
+    made = azure.ask("PUT", resource_id, {"location": "x", "properties": properties})
     assert made["name"] == "sdk-v1-made"
     other = {"storageAccount": f"{GROUP}/Microsoft.Storage/storageAccounts/labstorage1"}
-    azure.refused(400, "PUT", place, {"location": "x", "properties": other})
+    azure.refused(400, "PUT", resource_id, {"location": "x", "properties": other})

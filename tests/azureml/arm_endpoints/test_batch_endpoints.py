@@ -73,8 +73,8 @@ def invoked(
 
 
 def asked(azure: Azure, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Any:
-    whole = {"Authorization": f"Bearer {azure.site.tokens['dan']}", **headers}
-    return azure.site.client.request(method, path, json=body, headers=whole)
+    all_headers = {"Authorization": f"Bearer {azure.site.tokens['dan']}", **headers}
+    return azure.site.client.request(method, path, json=body, headers=all_headers)
 
 
 def row_of(azure: Azure, name: str, deployment: str = "blue") -> BatchDeployment:
@@ -220,7 +220,7 @@ def test_the_clients_look_for_its_step_finds_the_job_itself(azure: Azure) -> Non
 
 
 @pytest.mark.parametrize(
-    ("properties", "named"),
+    ("properties", "error_message"),
     [
         ({"inputData": {}}, "one input"),
         ({"inputData": {"n": {"jobInputType": "Literal", "value": "5"}}}, "is a literal"),
@@ -238,19 +238,19 @@ def test_the_clients_look_for_its_step_finds_the_job_itself(azure: Azure) -> Non
     ],
 )
 def test_what_an_invocation_refuses_makes_no_job(
-    azure: Azure, properties: dict[str, Any], named: str
+    azure: Azure, properties: dict[str, Any], error_message: str
 ) -> None:
     endpoint(azure, "strict")
     deployed(azure, "strict")
     answer = invoked(azure, "strict", **properties)
     assert answer.status_code == 400, answer.text
     message = answer.json()["error"]["message"]
-    assert named in message, message
+    assert error_message in message, message
     assert azure.ask("GET", "batchEndpoints/strict/jobs")["value"] == []
 
 
 @pytest.mark.parametrize(
-    ("properties", "named"),
+    ("properties", "message"),
     [
         ({"deploymentConfiguration": {"componentId": {"assetId": "x"}}}, "pipeline component"),
         ({"model": {"referenceType": "DataPath", "path": "x"}}, "referenceType"),
@@ -260,11 +260,11 @@ def test_what_an_invocation_refuses_makes_no_job(
         ({"compute": f"{WORKSPACE}/computes/nowhere"}, "`nowhere`"),
     ],
 )
-def test_what_a_deployment_refuses(azure: Azure, properties: dict[str, Any], named: str) -> None:
+def test_what_a_deployment_refuses(azure: Azure, properties: dict[str, Any], message: str) -> None:
     endpoint(azure, "limits")
     answer = deployed(azure, "limits", **properties)
     assert answer.status_code in (400, 404), answer.text
-    assert named in answer.json()["error"]["message"], answer.text
+    assert message in answer.json()["error"]["message"], answer.text
     assert azure.names("batchEndpoints/limits/deployments") == []
 
 

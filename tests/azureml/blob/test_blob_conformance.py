@@ -321,12 +321,12 @@ def by_sdk(side: Side) -> list[Any]:
         retry_total=0,
     )
 
-    def note(what: str, ask: Callable[[], Any]) -> None:
+    def note(step: str, ask: Callable[[], Any]) -> None:
         try:
-            result.append((what, ask()))
+            result.append((step, ask()))
         except AzureError as error:
             status = getattr(error, "status_code", None)
-            result.append((what, type(error).__name__, status, getattr(error, "error_code", None)))
+            result.append((step, type(error).__name__, status, getattr(error, "error_code", None)))
 
     large = bytes(range(256)) * 20_000  # 5 MB, in 20 blocks
     name = "sdk/a b/\u00fc large.bin"

@@ -322,10 +322,10 @@ def test_a_second_list_of_datasets_writes_nothing(v1: Services) -> None:
     engine = v1.site.parts.services.db.engine
     event.listen(engine, "before_cursor_execute", note)
     try:
-        named = [item["name"] for item in v1.of("dataset", "GET", "datasets")["value"]]
+        names = [item["name"] for item in v1.of("dataset", "GET", "datasets")["value"]]
     finally:
         event.remove(engine, "before_cursor_execute", note)
-    assert "linked" in named and writes == []
+    assert "linked" in names and writes == []
 
 
 def test_a_blobs_properties_keep_non_ascii_letters() -> None:

@@ -156,8 +156,8 @@ def test_subscriptions_and_groups(azure: Azure, site: Served) -> None:
     )
     assert azure.refused(404, "GET", "/subscriptions/none")["code"] == "ResourceNotFound"
     azure.refused(404, "GET", "/subscriptions/local/resourceGroups/none")
-    for place in (GROUP, "/subscriptions/local"):
-        assert azure.names(f"{place}/providers/{PROVIDER}/workspaces") == ["default"]
+    for prefix in (GROUP, "/subscriptions/local"):
+        assert azure.names(f"{prefix}/providers/{PROVIDER}/workspaces") == ["default"]
     site.add("stranger", None)
     azure.user = "stranger"
     assert azure.ask("GET", "/subscriptions") == {"value": []}

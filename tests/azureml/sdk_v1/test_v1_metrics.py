@@ -63,9 +63,9 @@ def test_rows_of_different_columns_are_read_together(v1: Services, run: str) -> 
 def test_every_kind_of_number_is_a_metric(v1: Services, run: str) -> None:
     at = "2026-11-21T16:00:01Z"
     original = [(True, "boolean"), (3, "integer"), (10**300, "integer"), (float("inf"), "double")]
-    for place, (value, kind) in enumerate(original):
+    for index, (value, kind) in enumerate(original):
         sent = "Infinity" if value == float("inf") else value
-        assert log(v1, run, metric(f"k{place}", sent, at, kind)) == []
+        assert log(v1, run, metric(f"k{index}", sent, at, kind)) == []
     keys = v1.site.ask("olga", "GET", f"/v1/workspaces/default/jobs/{run}/metrics").json()
     assert {item["key"]: item["value"] for item in keys["value"]} == {
         "k0": 1.0,
@@ -98,8 +98,8 @@ def test_numbers_are_read_back_as_they_were_logged(
     v1: Services, run: str, sent: list[Any], columns: list[str], type: str, data: list[Any]
 ) -> None:
     key = f"{sent}"
-    for place, (value, column) in enumerate(zip(sent, columns, strict=True)):
-        log(v1, run, metric(key, value, f"2026-11-21T16:00:0{place}Z", column))
+    for index, (value, column) in enumerate(zip(sent, columns, strict=True)):
+        log(v1, run, metric(key, value, f"2026-11-21T16:00:0{index}Z", column))
     response = read(v1, run, key)
     assert response["columns"] == {key: type}
     values = [item["data"][key] for item in response["value"]]

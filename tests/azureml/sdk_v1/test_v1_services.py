@@ -236,8 +236,8 @@ def test_numbers_of_one_millisecond_keep_their_order(v1: Services, cluster: str)
     v1.of("execution", "POST", "experiments/m/snapshotrun", request, runId="quick_1")
     logged = [5.0, 1.0, 1.0, 3.0]
     batch = [
-        metric("down", value, f"2026-11-21T16:00:01.12300{place}0Z")
-        for place, value in enumerate(logged)
+        metric("down", value, f"2026-11-21T16:00:01.12300{index}0Z")
+        for index, value in enumerate(logged)
     ]
     for values in (batch, batch, list(reversed(batch))):
         v1.of("metric", "POST", "runs/quick_1/batch", {"values": values})
@@ -405,8 +405,8 @@ def test_models_are_created_from_artifacts(v1: Services, cluster: str) -> None:
         {"name": "m", "url": f"aml://asset/{asset['id']}", "kvTags": {"a": "b"}},
     )
     assert (created["id"], created["kvTags"], created["framework"]) == ("m:1", {"a": "b"}, "Custom")
-    places = v1.of("modelmanagement", "GET", f"assets/{created['url'].rpartition('/')[2]}")
-    prefix = places["artifacts"][0]["prefix"]
+    locations = v1.of("modelmanagement", "GET", f"assets/{created['url'].rpartition('/')[2]}")
+    prefix = locations["artifacts"][0]["prefix"]
     origin, container, path = prefix.split("/", 2)
     files = v1.of("artifact", "GET", f"artifacts/prefix/contentinfo/{origin}/{container}/{path}")
     assert [item["path"] for item in files["value"]] == [f"{path}/w.bin"]
@@ -449,8 +449,8 @@ def test_pipelines_are_refused_as_their_client_reads_it(v1: Services, service: s
 
 
 def test_a_datasets_description_changes_and_it_can_be_unregistered(v1: Services) -> None:
-    place: Any = {"file": "azureml://datastores/workspaceblobstore/paths/short.csv"}
-    body = {"name": "short", "datasetType": "file", "latest": {"dataflow": dataflow(place)}}
+    location: Any = {"file": "azureml://datastores/workspaceblobstore/paths/short.csv"}
+    body = {"name": "short", "datasetType": "file", "latest": {"dataflow": dataflow(location)}}
     created = v1.of("dataset", "POST", "datasets/register", body)
     fields = {**body, "description": "changed", "tags": {"a": "b"}}
     response = v1.of("dataset", "PUT", f"datasets/{created['datasetId']}", fields)

@@ -55,8 +55,8 @@ def _run(
 
 def test_a_short_body_stays_in_memory(tmp_path: Path) -> None:
     async def act(spool: BodySpool) -> None:
-        async with request_bodies.with_body(_request(spool, b'{"a": 1}'), _LIMIT_BYTES) as whole:
-            assert await whole.json() == {"a": 1}
+        async with request_bodies.with_body(_request(spool, b'{"a": 1}'), _LIMIT_BYTES) as body:
+            assert await body.json() == {"a": 1}
 
     _run(tmp_path, act)
     assert not (tmp_path / "spool").exists()
@@ -78,21 +78,21 @@ def test_a_long_body_is_on_disk_until_it_is_complete(tmp_path: Path) -> None:
         assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
         body.drop()
         request = _request(spool, content, "application/octet-stream")
-        async with request_bodies.with_body(request, _LIMIT_BYTES) as whole:
-            assert await whole.body() == content
+        async with request_bodies.with_body(request, _LIMIT_BYTES) as read_body:
+            assert await read_body.body() == content
 
     _run(tmp_path, act)
 
 
 def test_short_bodies_go_to_disk_when_memory_is_short(tmp_path: Path) -> None:
     async def act(spool: BodySpool) -> None:
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as stack:
             for number in range(20):
                 body = json.dumps([number] * 2_000).encode()
-                whole = await held.enter_async_context(
+                read_body = await stack.enter_async_context(
                     request_bodies.with_body(_request(spool, body), _LIMIT_BYTES)
                 )
-                assert await whole.json() == [number] * 2_000
+                assert await read_body.json() == [number] * 2_000
             assert spool.memory.free_bytes >= 0
 
     _run(tmp_path, act, memory_bytes=100_000)
@@ -153,8 +153,8 @@ def test_a_file_and_other_text_may_have_any_number_of_commas(tmp_path: Path) -> 
             (b"[" + b"0," * (1 << 21), "application/json", True),
         ):
             request = _request(spool, content, kind)
-            async with request_bodies.with_body(request, _LIMIT_BYTES, is_file) as whole:
-                assert await whole.body() == content
+            async with request_bodies.with_body(request, _LIMIT_BYTES, is_file) as body:
+                assert await body.body() == content
 
     _run(tmp_path, act)
 
@@ -181,8 +181,8 @@ def test_large_bodies_are_worked_on_one_at_a_time(tmp_path: Path) -> None:
 def test_a_small_body_does_not_wait_for_large_ones(tmp_path: Path) -> None:
     async def act(spool: BodySpool) -> None:
         async with spool.working():
-            async with request_bodies.with_body(_request(spool, b"[1]"), _LIMIT_BYTES) as whole:
-                assert await whole.json() == [1]
+            async with request_bodies.with_body(_request(spool, b"[1]"), _LIMIT_BYTES) as body:
+                assert await body.json() == [1]
 
     _run(tmp_path, act)
 
@@ -217,7 +217,7 @@ def test_text_that_no_database_stores_is_refused(tmp_path: Path, body: bytes) ->
             async with request_bodies.with_body(_request(spool, body), _LIMIT_BYTES):
                 pass
         fine = b'["\\ud83d\\ude00", "\\\\u0000"]'
-        async with request_bodies.with_body(_request(spool, fine), _LIMIT_BYTES) as whole:
-            assert await whole.json() == ["😀", "\\u0000"]
+        async with request_bodies.with_body(_request(spool, fine), _LIMIT_BYTES) as read_body:
+            assert await read_body.json() == ["😀", "\\u0000"]
 
     _run(tmp_path, act)

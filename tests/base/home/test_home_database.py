@@ -288,8 +288,8 @@ def test_systemds_credential_names_the_database(tmp_path: Path) -> None:
     assert settings.read(environ).database_file is None
     (tmp_path / "database").write_text("sqlite:////x.db")
     assert settings.read(environ).database_file == tmp_path / "database"
-    named = settings.read({**environ, "TORCHYARD_DATABASE_FILE": "/etc/torchyard/database"})
-    assert named.database_file == Path("/etc/torchyard/database")
+    configured = settings.read({**environ, "TORCHYARD_DATABASE_FILE": "/etc/torchyard/database"})
+    assert configured.database_file == Path("/etc/torchyard/database")
 
 
 def test_a_password_from_the_environment_is_for_urls_without_one(home: Path) -> None:

@@ -29,10 +29,10 @@ def begin() -> Iterator[Begin]:
     """What is on the disk, opened; closed when the test has ended."""
     made: list[Progress] = []
 
-    def opened(wanted: Any, files: list[str]) -> Progress:
+    def opened(job_settings: Any, files: list[str]) -> Progress:
         if made:
             made[-1].close()
-        made.append(Progress(wanted, files))
+        made.append(Progress(job_settings, files))
         return made[-1]
 
     yield opened
@@ -56,23 +56,23 @@ def settings(folder: Path, **changes: Any) -> Any:
 
 
 def score(
-    coordinator: Coordinator, bad: set[str], luck: random.Random, most: int = 10**6
+    coordinator: Coordinator, bad: set[str], luck: random.Random, limit: int = 10**6
 ) -> list[str]:
     """Score in a made-up order with three processes; returns the files of every call."""
-    held: list[Any] = []
+    batches: list[Any] = []
     calls: list[str] = []
-    while not coordinator.is_over and most > 0:
-        batch = coordinator.next(0) if len(held) < 3 else None
+    while not coordinator.is_over and limit > 0:
+        batch = coordinator.next(0) if len(batches) < 3 else None
         if batch is not None:
-            held.append(batch)
+            batches.append(batch)
             continue
-        batch = held.pop(luck.randrange(len(held)))
+        batch = batches.pop(luck.randrange(len(batches)))
         if luck.random() < 0.1:
             coordinator.give_back(batch)
             continue
         paths = coordinator.paths(batch)
         calls += paths
-        most -= 1
+        limit -= 1
         if bad & set(paths):
             coordinator.report(batch, {"error": f"poison in {sorted(bad & set(paths))[0]}"})
         else:
@@ -90,9 +90,9 @@ def test_each_file_is_scored_once_or_named_however_batches_end(
 ) -> None:
     luck = random.Random(seed)
     bad = set(luck.sample(FILES, luck.randrange(6)))
-    wanted = settings(tmp_path, mini_batch_size=luck.randrange(1, 40))
-    progress = begin(wanted, FILES)
-    coordinator = Coordinator(wanted, FILES, progress)
+    job_settings = settings(tmp_path, mini_batch_size=luck.randrange(1, 40))
+    progress = begin(job_settings, FILES)
+    coordinator = Coordinator(job_settings, FILES, progress)
     score(coordinator, bad, luck)
     assert coordinator.failure == ""
     assert sorted(rows(tmp_path)) == sorted(set(FILES) - bad)
@@ -105,11 +105,11 @@ def test_a_job_that_is_cut_off_anywhere_scores_nothing_twice(
 ) -> None:
     luck = random.Random(seed)
     bad = {"f050"}
-    wanted = settings(tmp_path)
+    job_settings = settings(tmp_path)
     while True:
-        progress = begin(wanted, FILES)
-        coordinator = Coordinator(wanted, FILES, progress)
-        score(coordinator, bad, luck, most=luck.randrange(1, 8))
+        progress = begin(job_settings, FILES)
+        coordinator = Coordinator(job_settings, FILES, progress)
+        score(coordinator, bad, luck, limit=luck.randrange(1, 8))
         progress.close()
         if coordinator.is_over:
             break
@@ -125,10 +125,10 @@ def test_a_job_that_is_cut_off_anywhere_scores_nothing_twice(
 
 
 def test_another_input_begins_again(begin: Begin, tmp_path: Path) -> None:
-    wanted = settings(tmp_path)
-    progress = begin(wanted, FILES)
-    score(Coordinator(wanted, FILES, progress), set(), random.Random(1), most=3)
-    assert begin(wanted, [*FILES, "new"]).done == []
+    job_settings = settings(tmp_path)
+    progress = begin(job_settings, FILES)
+    score(Coordinator(job_settings, FILES, progress), set(), random.Random(1), limit=3)
+    assert begin(job_settings, [*FILES, "new"]).done == []
     assert rows(tmp_path) == []
 
 
@@ -137,18 +137,18 @@ def test_another_input_begins_again(begin: Begin, tmp_path: Path) -> None:
     ["", "x", "[]\n", '{"files": 100}\n', "null\n{}\n", HEAD + "{}\n", HEAD + '{"bytes": "x"}\n'],
 )
 def test_notes_that_cannot_be_read_begin_again(begin: Begin, tmp_path: Path, text: str) -> None:
-    wanted = settings(tmp_path)
-    begin(wanted, FILES)
+    job_settings = settings(tmp_path)
+    begin(job_settings, FILES)
     (tmp_path / "outputs" / "batch" / "progress.jsonl").write_text(text)
-    assert begin(wanted, FILES).done == []
+    assert begin(job_settings, FILES).done == []
 
 
 @pytest.mark.parametrize(("threshold", "fails"), [(0, True), (1, True), (2, False), (-1, False)])
 def test_the_threshold_counts_files(
     begin: Begin, tmp_path: Path, threshold: int, fails: bool
 ) -> None:
-    wanted = settings(tmp_path, error_threshold=threshold)
-    coordinator = Coordinator(wanted, FILES, begin(wanted, FILES))
+    job_settings = settings(tmp_path, error_threshold=threshold)
+    coordinator = Coordinator(job_settings, FILES, begin(job_settings, FILES))
     score(coordinator, {"f001", "f099"}, random.Random(3))
     assert bool(coordinator.failure) == fails
     if fails:
@@ -157,16 +157,16 @@ def test_the_threshold_counts_files(
 
 
 def test_a_mini_batch_counts_whole_where_it_is_not_divided(begin: Begin, tmp_path: Path) -> None:
-    wanted = settings(tmp_path, splits_failed_batches=False, mini_batch_size=10)
-    progress = begin(wanted, FILES)
-    calls = score(Coordinator(wanted, FILES, progress), {"f015"}, random.Random(1))
+    job_settings = settings(tmp_path, splits_failed_batches=False, mini_batch_size=10)
+    progress = begin(job_settings, FILES)
+    calls = score(Coordinator(job_settings, FILES, progress), {"f015"}, random.Random(1))
     assert [path for path, _ in progress.failed] == FILES[10:20]
     assert calls.count("f015") == 2
 
 
 def test_fewer_rows_than_files_count_as_failed(begin: Begin, tmp_path: Path) -> None:
-    wanted = settings(tmp_path, mini_batch_size=50, error_threshold=9)
-    coordinator = Coordinator(wanted, FILES, begin(wanted, FILES))
+    job_settings = settings(tmp_path, mini_batch_size=50, error_threshold=9)
+    coordinator = Coordinator(job_settings, FILES, begin(job_settings, FILES))
     batch = coordinator.next(0)
     assert batch is not None
     coordinator.report(batch, {"rows": ["x"] * 40, "count": 40})
@@ -174,19 +174,19 @@ def test_fewer_rows_than_files_count_as_failed(begin: Begin, tmp_path: Path) -> 
 
 
 def test_an_attempt_after_too_many_failures_fails_at_once(begin: Begin, tmp_path: Path) -> None:
-    wanted = settings(tmp_path, error_threshold=0)
-    progress = begin(wanted, FILES)
-    score(Coordinator(wanted, FILES, progress), {"f000"}, random.Random(1))
-    again = Coordinator(wanted, FILES, begin(wanted, FILES))
+    job_settings = settings(tmp_path, error_threshold=0)
+    progress = begin(job_settings, FILES)
+    score(Coordinator(job_settings, FILES, progress), {"f000"}, random.Random(1))
+    again = Coordinator(job_settings, FILES, begin(job_settings, FILES))
     assert again.is_over and "f000" in again.failure
 
 
 def test_names_that_are_not_utf8_are_written(begin: Begin, tmp_path: Path) -> None:
-    wanted = settings(tmp_path)
+    job_settings = settings(tmp_path)
     name = b"\xff\n.txt".decode(errors="surrogateescape")
-    progress = begin(wanted, [name])
-    coordinator = Coordinator(wanted, [name], progress)
+    progress = begin(job_settings, [name])
+    coordinator = Coordinator(job_settings, [name], progress)
     score(coordinator, {name}, random.Random(2))
-    assert [path for path, _ in begin(wanted, [name]).failed] == [name]
+    assert [path for path, _ in begin(job_settings, [name]).failed] == [name]
     head = json.loads((tmp_path / "outputs/batch/progress.jsonl").read_text().splitlines()[0])
     assert head["files"] == 1

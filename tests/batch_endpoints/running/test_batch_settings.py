@@ -26,18 +26,18 @@ def test_a_folder_is_below_the_models_name_and_nothing_leads_out_of_it(tmp_path:
     (tmp_path / "input" / "code").mkdir(parents=True)
     (tmp_path / "input" / "code" / "m.py").write_text("x")
     made = variables(tmp_path, tmp_path / "input", "model")
-    place = Path(made["AZUREML_MODEL_DIR"])
-    assert place.parts[-3:] == ("azureml-models", "digits", "3")
-    files = [Path(top) / name for top, _, names in os.walk(place) for name in names]
-    assert files == [place / "model" / "code" / "m.py"]
+    model_folder = Path(made["AZUREML_MODEL_DIR"])
+    assert model_folder.parts[-3:] == ("azureml-models", "digits", "3")
+    files = [Path(top) / name for top, _, names in os.walk(model_folder) for name in names]
+    assert files == [model_folder / "model" / "code" / "m.py"]
     assert files[0].resolve() == files[0] and files[0].read_text() == "x"
     assert made["AZUREML_BI_OUTPUT_PATH"] == "/score"
 
 
 def test_a_single_file_is_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "model.pkl").write_text("x")
-    place = Path(variables(tmp_path, tmp_path / "model.pkl", "")["AZUREML_MODEL_DIR"])
-    assert [file.name for file in place.iterdir()] == ["model.pkl"]
+    model_folder = Path(variables(tmp_path, tmp_path / "model.pkl", "")["AZUREML_MODEL_DIR"])
+    assert [file.name for file in model_folder.iterdir()] == ["model.pkl"]
 
 
 def test_processes_of_a_node_share_its_threads(

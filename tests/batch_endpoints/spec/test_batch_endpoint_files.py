@@ -24,8 +24,8 @@ def refused(read: Any, document: Any) -> InvalidSpec:
 def test_an_endpoint_has_azures_defaults() -> None:
     spec = endpoint_spec.read({"name": "digits", "auth_mode": "aad_token", "kind": "Batch"})
     assert spec.default_deployment is None
-    named = {"name": "digits", "defaults": {"deployment_name": "blue"}}
-    assert endpoint_spec.read(named).default_deployment == "blue"
+    document = {"name": "digits", "defaults": {"deployment_name": "blue"}}
+    assert endpoint_spec.read(document).default_deployment == "blue"
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_a_deployments_key_is_refused_at_its_place(change: Any, at: tuple[str, .
 
 
 def test_an_invocation_has_one_input_and_may_change_the_settings() -> None:
-    wanted = invocation.read({**DATA, "mini_batch_size": 20, "instance_count": 3})
-    assert wanted.input == {"type": "uri_folder", "path": "azureml:images:1", "mode": "ro_mount"}
-    assert wanted.changes == {"mini_batch_size": 20} and wanted.instance_count == 3
+    request = invocation.read({**DATA, "mini_batch_size": 20, "instance_count": 3})
+    assert request.input == {"type": "uri_folder", "path": "azureml:images:1", "mode": "ro_mount"}
+    assert request.changes == {"mini_batch_size": 20} and request.instance_count == 3
     table = invocation.read({"inputs": {"x": {"type": "MLTable", "path": "t"}}})
     assert table.input["mode"] == "eval_mount"
     assert invocation.read({"inputs": {"x": "./data"}}).input["path"] == "./data"

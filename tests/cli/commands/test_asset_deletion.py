@@ -55,15 +55,17 @@ def test_data_that_a_job_names_is_kept_until_forced(real: RealServer, yard: Yard
     busy = yard("data", "delete", "digits:2", "--force", "--yes")
     assert busy.code == 2 and "hint: end it first: `yard job cancel -n reader`" in busy.err
     yard("job", "cancel", "reader")
-    held = yard("data", "delete", "digits")
-    assert "error: data `digits:2` can't be deleted: job `reader` names it" in held.err
+    answer = yard("data", "delete", "digits")
+    assert "error: data `digits:2` can't be deleted: job `reader` names it" in answer.err
     with real.client() as client:
         with pytest.raises(Conflict):
             client.data.delete("digits", "2")
         assert client.data.delete("digits", force=True, dry_run=True).versions[0].size_bytes == 3
-    gone = yard("data", "delete", "digits:2", "--force", "--yes", "-o", "json")
-    assert json.loads(gone.out)["deleted"][0]["version"] == "2"
-    assert "warning: without it, job `reader` lacks its input `a` when it is run again" in gone.err
+    deleted = yard("data", "delete", "digits:2", "--force", "--yes", "-o", "json")
+    assert json.loads(deleted.out)["deleted"][0]["version"] == "2"
+    assert (
+        "warning: without it, job `reader` lacks its input `a` when it is run again" in deleted.err
+    )
     audit = "".join(path.read_text() for path in (real.home / "audit").rglob("*.jsonl"))
     assert "/data/digits/versions/2" in audit and "DELETE" in audit
 

@@ -94,10 +94,12 @@ def test_workspaces_and_url_maps(server: FakeServer, yard: Yard) -> None:
     assert server.state.url_maps == {}
 
 
-@pytest.mark.parametrize("place", [".azureml/config.json", "aml_config/config.json", "config.json"])
-def test_config_json_is_found(server: FakeServer, yard: Yard, place: str) -> None:
-    Path(place).parent.mkdir(exist_ok=True)
-    Path(place).write_text(json.dumps({"workspace_name": "vision", "subscription_id": "x"}))
+@pytest.mark.parametrize(
+    "config_path", [".azureml/config.json", "aml_config/config.json", "config.json"]
+)
+def test_config_json_is_found(server: FakeServer, yard: Yard, config_path: str) -> None:
+    Path(config_path).parent.mkdir(exist_ok=True)
+    Path(config_path).write_text(json.dumps({"workspace_name": "vision", "subscription_id": "x"}))
     assert json.loads(yard("workspace", "show", "-o", "json").out)["name"] == "vision"
     # The first of the three wins.
     Path(".azureml").mkdir(exist_ok=True)

@@ -74,14 +74,14 @@ def test_it_leads_to_the_server(yard_there: Yard, running: RealServer) -> None:
 
 
 def test_bash_reads_it(yard_there: Yard) -> None:
-    wanted = json.loads(yard_there("client-env", "--shell", "json").text)
+    variables = json.loads(yard_there("client-env", "--shell", "json").text)
     lines = yard_there("client-env", "--shell", "bash").text
     assert 'eval "$(yard client-env)"' in lines
     for shell in ("bash", "sh"):
         script = f"{lines}\nexec {sys.executable} -c {PRINT_ENVIRONMENT!r}"
         completed = subprocess.run([shell, "-c", script], capture_output=True, check=True)
         environment = json.loads(completed.stdout)
-        assert {name: environment[name] for name in wanted} == wanted
+        assert {name: environment[name] for name in variables} == variables
 
 
 PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"

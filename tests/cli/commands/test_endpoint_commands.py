@@ -158,7 +158,7 @@ def test_azures_sample_is_taken_as_it_is(server: RealServer, yard: Yard, blue: P
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "place", "text"),
+    ("before", "after", "position", "text"),
     [
         ("../model-1/model/", "../absent", "blue.yml:5:3", "does not exist"),
         ("../model-1/onlinescoring/", "../absent", "blue.yml:7:3", "does not exist"),
@@ -178,12 +178,12 @@ def test_azures_sample_is_taken_as_it_is(server: RealServer, yard: Yard, blue: P
 )
 def test_what_is_wrong_is_said_with_its_place(
     server: RealServer, yard: Yard, blue: Path,
-    before: str, after: str, place: str, text: str,
+    before: str, after: str, position: str, text: str,
 ) -> None:  # fmt: skip
     assert before in BLUE
     blue.write_text(BLUE.replace(before, after))
     answer = yard("online-deployment", "create", "-f", blue)
-    assert answer.code == 2 and text in answer.err and place in answer.err, answer.err
+    assert answer.code == 2 and text in answer.err and position in answer.err, answer.err
     assert "hint:" in answer.err
     assert json_of(yard, "online-deployment", "list", "-e", "digits") == []
 

@@ -107,7 +107,7 @@ def test_show_tells_what_each_component_is_here(real: RealServer, yard: Yard) ->
     assert "0.28.1 (torchyard's layer)" in lines["Horovod"]
     assert "not available: it is 400 MB" in lines["PySpark"] and "instead: " in lines["PySpark"]
     shown = json.loads(yard("environment", "show", "acpt-pytorch-2.0-cuda11.7", "-o", "json").out)
-    states = {held["name"]: held["state"] for held in shown["components"]}
+    states = {component["name"]: component["state"] for component in shown["components"]}
     assert (states["ONNX Runtime training"], states["Horovod"]) == ("installed", "layer")
     assert "components" not in json.loads(yard("environment", "show", "python", "-o", "json").out)
 

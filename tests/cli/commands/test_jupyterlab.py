@@ -52,14 +52,14 @@ def test_it_makes_a_prebuilt_extension(with_widgets: Path, tmp_path: Path, yard:
     assert len(list((folder / "static").iterdir())) == 2
     assert yard("jupyterlab", "--python", sys.executable, "--user", "--remove").code == 0
     assert not folder.exists()
-    gone = yard("jupyterlab", "--python", sys.executable, "--user", "--remove")
-    assert gone.code == 0 and "does not exist" in gone.text
+    removal = yard("jupyterlab", "--python", sys.executable, "--user", "--remove")
+    assert removal.code == 0 and "does not exist" in removal.text
 
 
 def test_it_belongs_to_the_python_that_has_it(with_widgets: Path) -> None:
-    place = jupyterlab._probe_python(sys.executable)
-    assert jupyterlab.front_end(place) == with_widgets
-    folder = jupyterlab._folder(place.data, False, {})
+    python = jupyterlab._probe_python(sys.executable)
+    assert jupyterlab.front_end(python) == with_widgets
+    folder = jupyterlab._folder(python.data, False, {})
     assert folder == Path(sys.prefix) / "share/jupyter/labextensions/azureml_widgets"
 
 

@@ -445,7 +445,7 @@ def test_a_file_of_an_older_type_is_read_as_the_nearest_one(yard: Yard, folder: 
 
 
 @pytest.mark.parametrize(
-    ("noun", "document", "places"),
+    ("noun", "document", "positions"),
     [
         ("environment", "name: a b\nimage: python:3.11\ntags: 3\n", ["1:1", "3:1"]),
         ("data", "name: d\nlocal_path: x\ntags: 3\n", ["2:1", "3:1"]),
@@ -458,13 +458,13 @@ def test_a_file_of_an_older_type_is_read_as_the_nearest_one(yard: Yard, folder: 
     ],
 )  # fmt: skip
 def test_all_errors_of_other_files_are_told_at_once(
-    yard: Yard, folder: Path, noun: str, document: str, places: list[str]
+    yard: Yard, folder: Path, noun: str, document: str, positions: list[str]
 ) -> None:
     (folder / "file.yml").write_text(document)
     answer = yard(noun, "create", "-f", "file.yml")
     errors = [line for line in answer.err.splitlines() if line.startswith("error: ")]
     assert answer.code == 2
-    assert [line.split(": ")[1].removeprefix("file.yml:") for line in errors] == places
+    assert [line.split(": ")[1].removeprefix("file.yml:") for line in errors] == positions
 
 
 def test_the_largest_files_are_named(yard: Yard, folder: Path) -> None:

@@ -255,8 +255,8 @@ def test_delete_asks_first_and_says_what_goes(
     assert {parent, child} <= names_of(runs.client)
     output = json.loads(ask("job", "delete", parent, "--dry-run", "-o", "json").text)
     assert [(row["name"], row["points"]) for row in output] == [(parent, 300), (child, 1)]
-    gone = ask("job", "delete", parent, "--yes")
-    assert gone.code == 0 and "2 jobs are deleted" in gone.err
+    deleted = ask("job", "delete", parent, "--yes")
+    assert deleted.code == 0 and "2 jobs are deleted" in deleted.err
     assert not {parent, child} & names_of(runs.client)
     # Where the server's own round came first, the command does not wait for it.
     eventually(lambda: not _is_left(real.home, parent), "the job's files to be removed")
@@ -275,7 +275,7 @@ def _artifacts(runs: Runs, name: str) -> str:
 
 
 def test_delete_refuses_what_runs_and_chooses_by_condition(ask: Yard, runs: Runs) -> None:
-    kept = runs({"loss": [1.0]}, experiment="other")
+    others = runs({"loss": [1.0]}, experiment="other")
     failed = runs({"loss": [1.0]}, experiment="chosen", status="FAILED")
     done = runs({"loss": [1.0]}, experiment="chosen")
     running = runs({"loss": [1.0]}, experiment="chosen", status="RUNNING")
@@ -293,7 +293,7 @@ def test_delete_refuses_what_runs_and_chooses_by_condition(ask: Yard, runs: Runs
     # Its end was told as 2 s after 1970.
     ask("job", "delete", "--experiment", "chosen", "--older-than", "365d", "--yes")
     left = names_of(runs.client)
-    assert done not in left and {running, kept} <= left
+    assert done not in left and {running, others} <= left
 
 
 def test_how_long_a_workspace_keeps_jobs(ask: Yard, runs: Runs) -> None:

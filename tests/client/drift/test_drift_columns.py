@@ -79,8 +79,8 @@ def test_missing_values_are_drift() -> None:
     result = compare("x", there, [*normal(2, 150), *[None] * 50], Thresholds())
     assert result.result == "drifted" and reasons(result) == {"missing"}
     assert (result.collected.missing, result.collected.missing_share) == (50, 0.25)
-    gone = compare("x", there, ["", "NaN", float("nan"), None] * 50, Thresholds())
-    assert gone.result == "drifted" and reasons(gone) == {"missing"}
+    comparison = compare("x", there, ["", "NaN", float("nan"), None] * 50, Thresholds())
+    assert comparison.result == "drifted" and reasons(comparison) == {"missing"}
 
 
 def test_values_beyond_the_range_are_drift() -> None:

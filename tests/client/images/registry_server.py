@@ -149,15 +149,15 @@ class _Handler(BaseHTTPRequestHandler):
         upload = self.state.uploads.get(id)
         if upload is None:
             return _error(404, "BLOB_UPLOAD_UNKNOWN")
-        place = {"Location": f"/uploads/{id}"}
+        headers = {"Location": f"/uploads/{id}"}
         if self.command == "GET":
-            return 204, {**place, "Range": f"0-{max(0, len(upload) - 1)}"}, b""
+            return 204, {**headers, "Range": f"0-{max(0, len(upload) - 1)}"}, b""
         start = self.headers.get("Content-Range", f"{len(upload)}-").partition("-")[0]
         if start != str(len(upload)):
-            return 416, {**place, "Range": f"0-{max(0, len(upload) - 1)}"}, b""
+            return 416, {**headers, "Range": f"0-{max(0, len(upload) - 1)}"}, b""
         upload += body
         if self.command == "PATCH":
-            return 202, {**place, "Range": f"0-{len(upload) - 1}"}, b""
+            return 202, {**headers, "Range": f"0-{len(upload) - 1}"}, b""
         digest = f"sha256:{hashlib.sha256(upload).hexdigest()}"
         if query.get("digest") != [digest]:
             return _error(400, "DIGEST_INVALID")
@@ -169,8 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
             content = self.state.manifests.get(tag)
             return (200, {}, content) if content is not None else _error(404, "MANIFEST_UNKNOWN")
         document = json.loads(body)
-        named = [document["config"], *document["layers"]]
-        if any(len(self.state.blobs.get(row["digest"], b"")) != row["size"] for row in named):
+        descriptors = [document["config"], *document["layers"]]
+        if any(len(self.state.blobs.get(row["digest"], b"")) != row["size"] for row in descriptors):
             return _error(400, "MANIFEST_BLOB_UNKNOWN")
         self.state.manifests[tag] = body
         return 201, {"Docker-Content-Digest": f"sha256:{hashlib.sha256(body).hexdigest()}"}, b""

@@ -35,8 +35,8 @@ def test_podmans_file_counts_as_well(tmp_path: Path) -> None:
     name = ".config/containers/auth.json"
     variables = write(tmp_path, {"auths": {"a.example": {"auth": AUTH}}}, name)
     assert credentials.find("a.example", variables) is not None
-    named = write(tmp_path, {"auths": {"b.example": {"auth": AUTH}}}, "mine.json")
-    variables = {**named, "REGISTRY_AUTH_FILE": str(tmp_path / "mine.json")}
+    config = write(tmp_path, {"auths": {"b.example": {"auth": AUTH}}}, "mine.json")
+    variables = {**config, "REGISTRY_AUTH_FILE": str(tmp_path / "mine.json")}
     assert credentials.find("b.example", variables) is not None
 
 

@@ -157,8 +157,8 @@ def test_a_registry_that_fails_for_good(
 
 
 def test_a_registry_that_takes_nothing_is_given_up(server: Registry, push: Push) -> None:
-    place = {"Location": "/uploads/1", "Range": "0-0"}
-    server.fault = first("PATCH", 1000, (202, place, b""))
+    headers = {"Location": "/uploads/1", "Range": "0-0"}
+    server.fault = first("PATCH", 1000, (202, headers, b""))
     with pytest.raises(UploadFailed, match="failed 5 times"):
         push()
 
@@ -233,9 +233,9 @@ def test_a_circle_of_redirects_ends(server: Registry, push: Push) -> None:
         push()
 
 
-@pytest.mark.parametrize("place", ["file:///etc/passwd", "ftp://x/y", "http://a:b@c/", "//"])
-def test_an_address_that_is_none(server: Registry, push: Push, place: str) -> None:
-    server.fault = first("POST", 1000, (202, {"Location": place}, b""))
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/y", "http://a:b@c/", "//"])
+def test_an_address_that_is_none(server: Registry, push: Push, address: str) -> None:
+    server.fault = first("POST", 1000, (202, {"Location": address}, b""))
     with pytest.raises(TorchyardError):
         push()
 
@@ -267,8 +267,8 @@ def test_a_refusal_has_the_registrys_reason_in_one_plain_line(server: Registry, 
     ],
 )
 def test_places_in_registries(text: str, parts: tuple[str, str, str]) -> None:
-    place = registry.parse(text)
-    assert (place.registry, place.name, place.tag) == parts
+    address = registry.parse(text)
+    assert (address.registry, address.name, address.tag) == parts
 
 
 @pytest.mark.parametrize(

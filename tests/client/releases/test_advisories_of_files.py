@@ -36,8 +36,8 @@ def test_every_form_is_the_same_set(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for each in entries:
             archive.writestr(f"{each['id']}.json", json.dumps(each))
-    places = ["list.json", "lines.jsonl", "folder", "all.zip"]
-    sets = [list(advisories.pieces(tmp_path / place)) for place in places]
+    names = ["list.json", "lines.jsonl", "folder", "all.zip"]
+    sets = [list(advisories.pieces(tmp_path / name)) for name in names]
     assert sets[0] == sets[1] == sets[2] == sets[3]
     [piece] = sets[0]
     assert [each["id"] for each in piece["entries"]] == ["CVE-1", "CVE-2"]

@@ -69,8 +69,8 @@ def test_a_context_that_can_not_be_sent(folder: Path) -> None:
     with pytest.raises(InvalidSpec, match="holds no `Dokerfile`") as absent:
         job_files.find_environment(other, folder)
     assert absent.value.at == ("build", "dockerfile_path")
-    named = {"build": {"path": "docker", "dockerfile_path": "./more/a.txt"}}
-    assert job_files.find_environment(named, folder).paths
+    document = {"build": {"path": "docker", "dockerfile_path": "./more/a.txt"}}
+    assert job_files.find_environment(document, folder).paths
     with pytest.raises(LimitExceeded) as full:
         job_files.find_environment({"build": {"path": "docker"}}, folder, Limits(files=1))
     assert full.value.at == ("build", "path")

@@ -41,7 +41,7 @@ def test_a_work_tree(repository: Path, tmp_path: Path) -> None:
     commit = run(repository, "rev-parse", "HEAD").strip()
     url = "https://ann:token@example.org/team/repo.git"
     run(repository, "remote", "add", "origin", url)
-    wanted = {
+    expected = {
         "azureml.git.repository_uri": "https://example.org/team/repo.git",
         "mlflow.source.git.repoURL": "https://example.org/team/repo.git",
         "azureml.git.branch": "main",
@@ -50,7 +50,7 @@ def test_a_work_tree(repository: Path, tmp_path: Path) -> None:
         "mlflow.source.git.commit": commit,
         "azureml.git.dirty": "False",
     }
-    assert git.properties(repository / "a") == wanted
+    assert git.properties(repository / "a") == expected
     (repository / "new.txt").touch()
     assert git.properties(repository)["azureml.git.dirty"] == "True"
     # Only what the job takes along counts.

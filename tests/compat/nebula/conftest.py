@@ -48,10 +48,10 @@ def fresh_nm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def writers() -> Iterator[dict[str, Any]]:
     """What `nm` leaves to the next test: the start of a writer takes seconds."""
-    kept: dict[str, Any] = {}
-    yield kept
-    if "process" in kept:
-        kept["process"].close()
+    saved: dict[str, Any] = {}
+    yield saved
+    if "process" in saved:
+        saved["process"].close()
 
 
 @pytest.fixture

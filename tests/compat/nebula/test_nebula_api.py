@@ -166,7 +166,7 @@ def test_a_changed_file_is_not_loaded(nm: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "message"),
     [
         ({"persistent_storage_path": None}, "persistent_storage_path"),
         ({"persistent_time_interval": -1}, "persistent_time_interval"),
@@ -175,9 +175,9 @@ def test_a_changed_file_is_not_loaded(nm: Any, tmp_path: Path) -> None:
     ],
 )
 def test_arguments_of_init_are_refused_by_name(
-    nm: Any, tmp_path: Path, arguments: dict[str, Any], named: str
+    nm: Any, tmp_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(CheckpointError, match=f"`{named}`"):
+    with pytest.raises(CheckpointError, match=f"`{message}`"):
         nm.init(**{"persistent_storage_path": str(tmp_path), **arguments})
 
 

@@ -65,17 +65,17 @@ def parallel(layer: Any, grid: Any, rank: int, *, with_ddp: bool) -> None:
         optimizer.step()
 
 
-def own_part(whole: Any, layer: Any, rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def own_part(full: Any, layer: Any, rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """This rank's weights beside those of one rank."""
     first = rank * EXPERTS // 2
-    pairs = [(layer.gate.wg.weight, whole.gate.wg.weight)]
+    pairs = [(layer.gate.wg.weight, full.gate.wg.weight)]
     if hasattr(layer.moe_experts, "weight1"):
         for name in ("weight1", "weight2"):
-            weight = getattr(whole.moe_experts, name)[first : first + EXPERTS // 2]
+            weight = getattr(full.moe_experts, name)[first : first + EXPERTS // 2]
             pairs.append((getattr(layer.moe_experts, name), weight))
         return pairs
     for number, expert in enumerate(layer.moe_experts):
-        other = whole.moe_experts[first + number]
+        other = full.moe_experts[first + number]
         pairs += zip(expert.parameters(), other.parameters(), strict=True)
     return pairs
 
@@ -89,15 +89,15 @@ def compare() -> dict[str, Any]:
     grid = DistributionGrid(expert_parallel_group_size=2)
     answer: dict[str, Any] = {}
     for name, merged in (("merged", True), ("single", False)):
-        whole = mixture(DistributionGrid(), merged=merged)
+        full = mixture(DistributionGrid(), merged=merged)
         layer = mixture(grid, merged=merged)
         with torch.no_grad():
-            for weight, start in own_part(whole, layer, rank):
+            for weight, start in own_part(full, layer, rank):
                 weight.copy_(start)
         before = layer.gate.wg.weight.detach().clone()
-        one_rank(whole)
+        one_rank(full)
         parallel(layer, grid, rank, with_ddp=not merged)
-        apart = [(weight - other).abs().max() for weight, other in own_part(whole, layer, rank)]
+        apart = [(weight - other).abs().max() for weight, other in own_part(full, layer, rank)]
         answer[name] = torch.stack(apart).max().item()
         answer["moved"] = (layer.gate.wg.weight - before).abs().max().item()
         answer["routed"] = float(layer.gate.gate_log["gate_routed"])

@@ -195,11 +195,11 @@ def test_mixed_precision_may_differ_by_its_last_digits() -> None:
     """Results of autocast are float32 and hold bfloat16's digits, as gradients do."""
     from torch_ort import tensors
 
-    wanted = torch.linspace(0.5, 1, 100)
-    near, far = wanted * (1 + 5e-3), wanted * (1 + 5e-2)
-    assert "1e-03 is allowed" in tensors.difference(near, wanted)
+    expected = torch.linspace(0.5, 1, 100)
+    close, far = expected * (1 + 5e-3), expected * (1 + 5e-2)
+    assert "1e-03 is allowed" in tensors.difference(close, expected)
     with torch.autocast("cpu", torch.bfloat16):
         assert tensors.is_autocast()
-        assert tensors.difference(near, wanted) == ""
-        assert "2e-02 is allowed" in tensors.difference(far, wanted)
+        assert tensors.difference(close, expected) == ""
+        assert "2e-02 is allowed" in tensors.difference(far, expected)
     assert not tensors.is_autocast()

@@ -42,8 +42,10 @@ def test_merged_experts_compute_what_single_ones_do() -> None:
     torch.testing.assert_close(single(tokens), merged(tokens))
 
 
-@pytest.mark.parametrize(("drop_type", "kept"), [("cut", [0, 1]), ("routing_weight", [3, 2])])
-def test_a_full_expert_takes_no_more(drop_type: str, kept: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("drop_type", "kept_tokens"), [("cut", [0, 1]), ("routing_weight", [3, 2])]
+)
+def test_a_full_expert_takes_no_more(drop_type: str, kept_tokens: list[int]) -> None:
     from ort_moe.grids import DistributionGrid
     from ort_moe.topKgate import TopKGate
 
@@ -52,10 +54,10 @@ def test_a_full_expert_takes_no_more(drop_type: str, kept: list[int]) -> None:
         gate.wg.weight.copy_(torch.tensor([[1.0], [-1.0]]))
     routing = gate(torch.tensor([[1.0], [2.0], [3.0], [4.0]]))
     assert routing.capacity == 2
-    places = routing.places_KS[0].tolist()
-    assert [places[token] for token in kept] == [0, 1]
-    dropped = [token for token in range(4) if token not in kept]
-    assert [places[token] for token in dropped] == [-1, -1]
+    positions = routing.places_KS[0].tolist()
+    assert [positions[token] for token in kept_tokens] == [0, 1]
+    dropped = [token for token in range(4) if token not in kept_tokens]
+    assert [positions[token] for token in dropped] == [-1, -1]
     assert routing.weights_KS[0, dropped].tolist() == [0, 0]
     assert gate.gate_log["gate_routed"] == 0.5
 

@@ -68,8 +68,8 @@ run.log_image("image", path="image.png")
 run.tag("from", "the job")
 run.set_tags({"more": "yes"})
 os.makedirs("outputs", exist_ok=True)
-for place in ("outputs/model.pt", "other.txt"):
-    with open(place, "w") as file:
+for path in ("outputs/model.pt", "other.txt"):
+    with open(path, "w") as file:
         file.write("weights")
 run.upload_file("other/other.txt", "other.txt")
 run.upload_folder("folder", "outputs")

@@ -8,9 +8,9 @@ import mlflow
 
 mlflow.sklearn.autolog()
 images, digits = load_digits(n_class=3, return_X_y=True, as_frame=True)
-training, testing, wanted, expected = train_test_split(images, digits, random_state=7)
+training, testing, labels, expected = train_test_split(images, digits, random_state=7)
 
 search = GridSearchCV(LogisticRegression(max_iter=40), {"C": [0.01, 0.1]}, cv=2)
 with mlflow.start_run():
-    search.fit(training, wanted)
+    search.fit(training, labels)
     mlflow.log_metric("accuracy", search.score(testing, expected))

@@ -97,9 +97,9 @@ def reload(model: nn.Module) -> DistributedDataParallel:
     file = io.BytesIO()
     torch.save({"model": model.module.state_dict(), "rng": torch.get_rng_state()}, file)
     file.seek(0)
-    kept = torch.load(file)
+    saved = torch.load(file)
     fresh = Net()
-    fresh.load_state_dict(kept["model"])
+    fresh.load_state_dict(saved["model"])
     return DistributedDataParallel(fresh)
 
 

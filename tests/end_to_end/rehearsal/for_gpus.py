@@ -133,11 +133,11 @@ def reload(model: nn.Module, device: torch.device, local_rank: int) -> Distribut
     file = io.BytesIO()
     torch.save({"model": model.module.state_dict(), "rng": torch.cuda.get_rng_state()}, file)
     file.seek(0)
-    kept = torch.load(file, map_location=f"cuda:{local_rank}")
-    torch.cuda.set_rng_state(kept["rng"].cpu())
+    saved = torch.load(file, map_location=f"cuda:{local_rank}")
+    torch.cuda.set_rng_state(saved["rng"].cpu())
     with torch.device("cuda"):
         fresh = Net()
-    fresh.load_state_dict(kept["model"])
+    fresh.load_state_dict(saved["model"])
     return DistributedDataParallel(fresh.to(device), device_ids=[local_rank])
 
 

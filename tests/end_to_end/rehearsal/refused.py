@@ -62,8 +62,8 @@ def forgotten() -> list[str]:
     """Functions of this torch that take a device and were not changed for the rehearsal."""
     declared = (Path(torch.__file__).parent / "_C" / "_VariableFunctions.pyi").read_text()
     signatures = re.findall(r"^def ([a-z]\w*)\((.*?)\) -> ", declared, re.DOTALL | re.MULTILINE)
-    named = {name for name, arguments in signatures if re.search(r"\bdevice:", arguments)}
-    return sorted(name for name in named if not hasattr(getattr(torch, name), "__wrapped__"))
+    names = {name for name, arguments in signatures if re.search(r"\bdevice:", arguments)}
+    return sorted(name for name in names if not hasattr(getattr(torch, name), "__wrapped__"))
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def test_what_was_acknowledged_is_there_after_kills(tmp_path: Path) -> None:
             numbers.append(json.loads(line)["n"])
         except ValueError:
             pass
-    starts = [place for place, number in enumerate(numbers) if number == 0]
+    starts = [index for index, number in enumerate(numbers) if number == 0]
     assert len(starts) == 3
     for start, end, last in zip(starts, [*starts[1:], len(numbers)], acknowledged, strict=True):
         assert numbers[start:end] == list(range(end - start)) and end - start >= last

@@ -93,9 +93,9 @@ def test_instances_take_turns(router: RouterProcess) -> None:
 
 
 def test_another_instance_answers_when_one_refuses_the_connection(router: RouterProcess) -> None:
-    gone, there = router.model("gone"), router.model("there")
-    router.write({"blue": DeploymentRow((gone.row(), there.row()))})
-    gone.stop()
+    removed, there = router.model("gone"), router.model("there")
+    router.write({"blue": DeploymentRow((removed.row(), there.row()))})
+    removed.stop()
     answers = [router.request() for _ in range(10)]
     assert {answer.status for answer in answers} == {200}
     assert {answer.json["from"] for answer in answers} == {"there"}

@@ -46,8 +46,8 @@ def post(variables: dict[str, str]) -> Post:
         port = int(variables["AZUREML_MDC_PORT"])
         connection = http.client.HTTPConnection(variables["AZUREML_MDC_HOST"], port, timeout=60)
         try:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request("POST", path, body, {"Content-Type": "application/json", **named})
+            by_name = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request("POST", path, body, {"Content-Type": "application/json", **by_name})
             return connection.getresponse().status
         finally:
             connection.close()

@@ -140,7 +140,9 @@ def test_a_draining_instance_ends_when_no_request_is_at_work(is_drained: bool) -
 
 
 def test_a_deleted_deployment_drains_and_goes() -> None:
-    gone = deployment(1, 1, ProvisioningState.DELETING)
-    assert decide(gone, [instance(state=_READY)], {(1, 0): _RUNS}, 1) == [Step(Kind.DRAIN, (1, 0))]
-    assert decide(gone, [], {}, 1) == [Step(Kind.REMOVE)]
+    deleted = deployment(1, 1, ProvisioningState.DELETING)
+    assert decide(deleted, [instance(state=_READY)], {(1, 0): _RUNS}, 1) == [
+        Step(Kind.DRAIN, (1, 0))
+    ]
+    assert decide(deleted, [], {}, 1) == [Step(Kind.REMOVE)]
     assert decide(_SERVED, [], {}, 1, is_deleting=True) == [Step(Kind.REMOVE)]

@@ -356,11 +356,11 @@ def test_instances_are_added_and_ended_without_a_new_revision(sample: Sample) ->
         for count in (2, 1):
             sample.deploy("blue", "update", instance_count=count)
 
-            def is_so(wanted: int = count) -> bool:
+            def is_so(target: int = count) -> bool:
                 shown = sample.show("blue")
                 states = [each["state"] for each in shown["instances"]]
                 is_done = shown["provisioning_state"] == "Succeeded"
-                return is_done and states == ["Ready"] * wanted
+                return is_done and states == ["Ready"] * target
 
             wait_until(is_so, 120, f"{count} instances are ready")
     shown = sample.show("blue")
@@ -460,7 +460,7 @@ def test_azures_collector_in_a_script_writes_the_collections(yard: Yard, sample:
 
     def events(collection: str) -> list[Any]:
         asset = f"data/{sample.name}-blue-{collection}/versions/1/files"
-        kept = []
+        stored = []
         for file in yard.get(asset)["value"]:
             text = yard(
                 "data",
@@ -474,8 +474,8 @@ def test_azures_collector_in_a_script_writes_the_collections(yard: Yard, sample:
             )
             assert not text
             name = f"{sample.name}-blue-{collection}"
-            kept += (sample.folder / "kept" / name / file["path"]).read_text().splitlines()
-        return [json.loads(line) for line in kept]
+            stored += (sample.folder / "kept" / name / file["path"]).read_text().splitlines()
+        return [json.loads(line) for line in stored]
 
     names = ("model_inputs", "model_outputs", "features", "request")
     wait_until(lambda: all(events(name) for name in names), 60, "all are collected")

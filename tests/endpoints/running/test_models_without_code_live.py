@@ -170,11 +170,11 @@ def test_an_mlflow_model_of_sklearn_answers_as_in_its_job(
     deployed: Deployed, answers: dict[str, Any]
 ) -> None:
     name = deployed.model("linear")
-    wanted = answers["sklearn"]
-    assert deployed.ask(name, {"input_data": _TABLE}) == (200, wanted)
-    assert deployed.ask(name, {"dataframe_split": _TABLE}) == (200, {"predictions": wanted})
+    expected = answers["sklearn"]
+    assert deployed.ask(name, {"input_data": _TABLE}) == (200, expected)
+    assert deployed.ask(name, {"dataframe_split": _TABLE}) == (200, {"predictions": expected})
     records = [dict(zip(_TABLE["columns"], row, strict=True)) for row in _ROWS]
-    assert deployed.ask(name, {"dataframe_records": records}) == (200, {"predictions": wanted})
+    assert deployed.ask(name, {"dataframe_records": records}) == (200, {"predictions": expected})
     status, answer = deployed.ask(name, {"rows": _ROWS})
     assert status == 424 and "the request has none of `input_data`" in answer["message"]
     status, answer = deployed.ask(name, {"input_data": {"columns": ["width"], "data": [[1]]}})
@@ -195,8 +195,8 @@ def test_an_onnx_file_answers_as_onnx_runtime_does_in_its_job(
 ) -> None:
     name = deployed.model("net")
     assert deployed.ask(name, {"data": _ROWS}) == (200, answers["onnx"])
-    named = deployed.ask(name, {"inputs": {"x": _ROWS}})
-    assert named == (200, {"outputs": {"y": answers["onnx"]}})
+    tensor_answer = deployed.ask(name, {"inputs": {"x": _ROWS}})
+    assert tensor_answer == (200, {"outputs": {"y": answers["onnx"]}})
     status, answer = deployed.ask(name, {"data": [[1, 2, 3]]})
     assert status == 424 and "x" in answer["message"]
     status, answer = deployed.ask(name, {"inputs": {"z": _ROWS}})

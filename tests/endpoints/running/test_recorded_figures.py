@@ -25,8 +25,8 @@ def instance(site: Served, number: int, state: InstanceState, revision: int = 1)
     name = f"birds-blue-{revision}-{number}"
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": name})
     now = site.parts.services.clock.now()
-    place = ("default", "birds", "blue", revision, number, name)
-    return Instance(*place, state, "127.0.0.1", 1234, "", now)
+    key = ("default", "birds", "blue", revision, number, name)
+    return Instance(*key, state, "127.0.0.1", 1234, "", now)
 
 
 def metrics_of(site: Served, job: Instance) -> dict[str, float]:

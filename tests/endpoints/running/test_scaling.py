@@ -9,8 +9,8 @@ from torchyard.endpoints.spec import deployment_spec
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 
 
-def spec(least: int = 1, most: int = 5, **keys: Any) -> DeploymentSpec:
-    scale = {"type": "target_utilization", "min_instances": least, "max_instances": most}
+def spec(least: int = 1, maximum: int = 5, **keys: Any) -> DeploymentSpec:
+    scale = {"type": "target_utilization", "min_instances": least, "max_instances": maximum}
     return deployment_spec.read(
         {
             "name": "blue",

@@ -254,8 +254,8 @@ def test_what_a_dockerfile_must_have(environments: Environments, machine: Machin
     with pytest.raises(NotFound, match="azureml:none"):
         environments.resolver.resolve(put_context(machine, Dockerfile="FROM azureml:none\n"))
     inner = put_context(machine, a__D="FROM debian\n")
-    named = {"build": {**inner["build"], "dockerfile_path": "./a/D"}}
-    assert environments.resolver.resolve(named).image == replace(
+    document = {"build": {**inner["build"], "dockerfile_path": "./a/D"}}
+    assert environments.resolver.resolve(document).image == replace(
         environments.resolver.resolve(
             {"build": {**inner["build"], "dockerfile_path": "a/D"}}
         ).image,  # type: ignore[type-var]

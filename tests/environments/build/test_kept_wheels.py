@@ -71,8 +71,8 @@ def test_a_build_takes_kept_wheels_when_the_index_is_gone(
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
     environments = make_environments()
     spec = build(environments, "alpha==1.0")
-    kept = keep(environments, spec)
-    assert (kept.count, kept.without) == (2, ())
+    stored = keep(environments, spec)
+    assert (stored.count, stored.without) == (2, ())
     assert Blobs(machine.home / "blobs").has(sha256)
     take_away(environments, machine, spec)
     environments.builds.run(spec)
@@ -140,8 +140,8 @@ def test_of_a_package_without_a_wheel_none_is_kept(
     wheels.put_source(machine.wheels, "delta", "1.0", backend)
     environments = make_environments()
     spec = build(environments, "alpha==1.0", "delta==1.0")
-    kept = keep(environments, spec)
-    assert (kept.count, kept.without) == (1, ("delta",))
+    stored = keep(environments, spec)
+    assert (stored.count, stored.without) == (1, ("delta",))
 
 
 def named(environments: Environments, *lines: str) -> EnvironmentSpec:
@@ -198,10 +198,10 @@ def test_a_release_keeps_its_wheels_in_the_store_once(
     store.mkdir()
     environments = make_environments(wheel_folder=store)
     spec = build(environments, "alpha==1.0")
-    kept = keep(environments, spec)
-    assert (kept.snapshot, kept.count, kept.without, kept.folder) == ("", 1, (), str(store))
+    stored = keep(environments, spec)
+    assert (stored.snapshot, stored.count, stored.without, stored.folder) == ("", 1, (), str(store))
     shutil.rmtree(machine.wheels)  # what the store has is not fetched again
-    assert keep(environments, spec) == kept
+    assert keep(environments, spec) == stored
 
 
 def test_the_store_gives_a_wheel_by_its_hash(tmp_path: Path) -> None:

@@ -168,5 +168,5 @@ def test_an_older_version_is_taken_where_there_is_one(
         return lock.pins(build.lock)
 
     assert versions("azureml-mlflow") == {"azureml-mlflow": "1.54.0", "mlflow-skinny": "1.30.1"}
-    named = versions("azureml-mlflow==1.55.0")
-    assert named == {"azureml-mlflow": "1.55.0", "mlflow-skinny": "1.30.1"}
+    pinned = versions("azureml-mlflow==1.55.0")
+    assert pinned == {"azureml-mlflow": "1.55.0", "mlflow-skinny": "1.30.1"}

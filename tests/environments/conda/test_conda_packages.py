@@ -172,12 +172,12 @@ def test_mirrors_and_the_machines_own_channels_are_honoured(
     condarc = Path(machine.variables["CONDARC"])
     mirrors = f"[{channels.as_uri()}/gone, {channels.as_uri()}/mirror]"
     condarc.write_text(f"mirrored_channels:\n  tools: {mirrors}\nchannels: [tools]\n")
-    named = asked(environments, "greet")
-    assert said(environments.builds.run(named) / "bin" / "greet").startswith("greet 1.0")
+    listed = asked(environments, "greet")
+    assert said(environments.builds.run(listed) / "bin" / "greet").startswith("greet 1.0")
     unnamed = asked(environments, "greet", channels=())
-    assert unnamed.hash != named.hash and unnamed.channels == ()
+    assert unnamed.hash != listed.hash and unnamed.channels == ()
     assert said(environments.builds.run(unnamed) / "bin" / "greet").startswith("greet 1.0")
-    for spec in (named, unnamed):
+    for spec in (listed, unnamed):
         (build,) = [record for record in environments.records.all() if record.hash == spec.hash]
         assert "mirror" not in build.lock
         assert str(channels) not in environments.folders.log_path(spec.hash).read_text()
@@ -194,12 +194,12 @@ def test_condarc_maps_channel_names_to_urls(tmp_path: Path) -> None:
     config = conda_channels.read({"WHO": "ada", "CONDA_CHANNELS": "a,b"}, tmp_path)
     assert config.channels == ("a", "b")
     alias = "https://ada@conda.example.com/api"
-    assert config.places("conda-forge") == [[f"{alias}/conda-forge"]]
-    assert config.places("pytorch/label/test") == [[f"{alias}/pytorch/label/test"]]
-    assert config.places("private") == [["https://art.example.com/conda/private"]]
-    assert config.places("team") == [[f"{alias}/one"], ["https://two.example.com/c"]]
-    assert config.places("defaults") == [["https://repo.example.com/main"]]
-    assert config.places("https://x.example.com/c/") == [["https://x.example.com/c"]]
+    assert config.urls_of("conda-forge") == [[f"{alias}/conda-forge"]]
+    assert config.urls_of("pytorch/label/test") == [[f"{alias}/pytorch/label/test"]]
+    assert config.urls_of("private") == [["https://art.example.com/conda/private"]]
+    assert config.urls_of("team") == [[f"{alias}/one"], ["https://two.example.com/c"]]
+    assert config.urls_of("defaults") == [["https://repo.example.com/main"]]
+    assert config.urls_of("https://x.example.com/c/") == [["https://x.example.com/c"]]
     assert config.variables == {
         "HTTPS_PROXY": "http://proxy:3128",
         "SSL_CERT_FILE": "/etc/ssl/site.pem",

@@ -29,8 +29,8 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def search(programs: Path, wanted: str = "") -> containers.EngineSearch:
-    return containers.find(ContainerSettings(wanted), {"PATH": str(programs)})
+def search(programs: Path, engine: str = "") -> containers.EngineSearch:
+    return containers.find(ContainerSettings(engine), {"PATH": str(programs)})
 
 
 def test_no_engine_is_installed(programs: Path) -> None:

@@ -45,8 +45,8 @@ def test_only_from_lines_are_changed() -> None:
     before, after = FILE.splitlines(), changed.splitlines()
     assert after[12] == "FROM localhost/one:2"
     assert after[:12] == before[:12] and after[13:] == before[14:]
-    kept = dockerfile.with_images(FILE, {dockerfile.images(FILE)[0].name: "localhost/base"})
-    assert "FROM --platform=linux/amd64 localhost/base AS first\n" in kept
+    rewritten = dockerfile.with_images(FILE, {dockerfile.images(FILE)[0].name: "localhost/base"})
+    assert "FROM --platform=linux/amd64 localhost/base AS first\n" in rewritten
 
 
 def test_a_file_with_another_escape_sign() -> None:

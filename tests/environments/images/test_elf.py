@@ -28,7 +28,7 @@ def test_the_search_path_begins_at_the_file(tmp_path: Path) -> None:
     copy.write_bytes(content)
     copied = elf.read(copy)
     assert copied is not None and copied.libraries == needs.libraries
-    assert not any("$" in place for place in copied.search_path)
+    assert not any("$" in path for path in copied.search_path)
 
 
 @pytest.mark.parametrize(

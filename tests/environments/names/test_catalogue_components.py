@@ -39,9 +39,9 @@ def test_the_catalogue_has_the_newest_three_and_the_two_that_the_documents_name(
 
 @pytest.mark.parametrize("curated", FAMILY, ids=lambda curated: curated.name)
 def test_each_component_is_installed_a_layer_or_unavailable_with_a_reason(curated: Curated) -> None:
-    held = components.components_of(curated)
-    assert {entry.component.name for entry in held} == NAMED
-    for entry in held:
+    contents = components.components_of(curated)
+    assert {entry.component.name for entry in contents} == NAMED
+    for entry in contents:
         if entry.state == "unavailable":
             assert entry.reason and entry.instead and not entry.version
         else:
@@ -52,9 +52,9 @@ def test_each_component_is_installed_a_layer_or_unavailable_with_a_reason(curate
 @pytest.mark.parametrize("curated", FAMILY, ids=lambda curated: curated.name)
 def test_a_reason_stands_only_for_what_is_missing(curated: Curated) -> None:
     missing = {
-        held.component.name
-        for held in components.components_of(curated)
-        if held.state == "unavailable"
+        component.component.name
+        for component in components.components_of(curated)
+        if component.state == "unavailable"
     }
     assert set(curated.unavailable) <= missing
     for name, explanation in curated.needs_gpu.items():
@@ -83,8 +83,8 @@ def test_recorded_tests_are_of_this_version_and_passed(curated: Curated) -> None
     for run in components.runs(curated.name):
         assert (run.version, run.differences) == (curated.version, ())
         assert run.distributions == len(curated.packages)
-        held = components.components_of(curated) if components.promises(curated) else ()
-        there = {entry.component.name: entry.version for entry in held if entry.version}
+        contents = components.components_of(curated) if components.promises(curated) else ()
+        there = {entry.component.name: entry.version for entry in contents if entry.version}
         # A step that was not run is shown as such.
         assert {name: there[name] for name in run.steps} == {
             name: step.version for name, step in run.steps.items()

@@ -13,8 +13,8 @@ from torchyard.environments.packages.requirements import package_name
 def test_contents_include_the_requirements(name: str) -> None:
     curated = curated_environments.find_by_name(name)
     assert curated is not None
-    held = {package_name(line) for line in curated.packages}
-    assert {package_name(line) for line in curated.requirements} <= held
+    names = {package_name(line) for line in curated.packages}
+    assert {package_name(line) for line in curated.requirements} <= names
     pinned = {package_name(line): line.partition("==")[2] for line in curated.pinned}
     assert all(pinned.values()), "every package has its version"
     for line in curated.requirements:
@@ -41,6 +41,6 @@ def test_a_twin_that_was_never_built_is_locked_and_says_so() -> None:
     assert {"nvidia-cublas", "onnxruntime-gpu"} <= names
     # Apart from builds for CUDA, both are the same.
     assert {package_name(line) for line in cpu.requirements} - names == {"onnxruntime"}
-    kept, layered, _ = layers.split(cuda.pinned)
+    remaining, layered, _ = layers.split(cuda.pinned)
     assert {"horovod", "nebulaml", "torch-ort", "torchyard-train"} <= set(layered)
-    assert not any("+torchyard" in line for line in (*kept, *cuda.pinned))
+    assert not any("+torchyard" in line for line in (*remaining, *cuda.pinned))

@@ -176,7 +176,7 @@ def test_every_published_name_becomes_a_curated_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "near"),
+    ("reference", "suggestion"),
     [
         ("acpt-pytorch-2.31-cpu", "acpt-pytorch-2.13-cpu"),
         ("AzureML-acpt-pytorch-2.31-cpu@latest", "AzureML-acpt-pytorch-2.13-cpu"),
@@ -186,10 +186,12 @@ def test_every_published_name_becomes_a_curated_environment() -> None:
         ("pytorch-1.99-ubuntu18.04-py37-cuda11-gpu", "pytorch-1.9-ubuntu18.04-py37-cuda11-gpu"),
     ],
 )
-def test_a_name_that_azure_never_published_is_no_substitute(reference: str, near: str) -> None:
+def test_a_name_that_azure_never_published_is_no_substitute(
+    reference: str, suggestion: str
+) -> None:
     with pytest.raises(NotFound, match="does not exist") as refused:
         definition.resolve(reference, LINUX)
-    assert f"did you mean `{near}`?" in refused.value.hint
+    assert f"did you mean `{suggestion}`?" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -335,8 +337,8 @@ def test_a_substitute_can_be_refused(requested: Any, becomes: str, instead: str)
     definition.resolve(requested, LINUX)
     with pytest.raises(InvalidSpec, match="is not run here") as refused:
         definition.resolve(requested, LINUX, policy=substitutes.refusing_in("vision"))
-    named = requested if isinstance(requested, str) else requested["image"]
-    assert f"`{named}`" in refused.value.message and becomes in refused.value.message
+    image = requested if isinstance(requested, str) else requested["image"]
+    assert f"`{image}`" in refused.value.message and becomes in refused.value.message
     assert f"`{instead}`" in refused.value.hint
     assert "yard workspace update -n vision --allow-substitutes true" in refused.value.hint
     assert refused.value.code == "substitute_refused"

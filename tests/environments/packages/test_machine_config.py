@@ -40,8 +40,8 @@ def test_files_are_read_in_pips_order_and_variables_win(tmp_path: Path) -> None:
 def test_a_named_file_wins_over_the_users_and_dev_null_means_none(tmp_path: Path) -> None:
     write(tmp_path / ".config" / "pip" / "pip.conf", "[global]\nindex-url = https://user/\n")
     write(tmp_path / "named.conf", "[global]\nindex-url = https://named/\n")
-    named = read(tmp_path, PIP_CONFIG_FILE=str(tmp_path / "named.conf"))
-    assert named.variables["UV_DEFAULT_INDEX"] == "https://named/"
+    configured = read(tmp_path, PIP_CONFIG_FILE=str(tmp_path / "named.conf"))
+    assert configured.variables["UV_DEFAULT_INDEX"] == "https://named/"
     assert "UV_DEFAULT_INDEX" not in read(tmp_path, PIP_CONFIG_FILE="/dev/null").variables
 
 

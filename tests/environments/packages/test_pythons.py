@@ -49,18 +49,18 @@ def offers(tmp_path: Path) -> Pythons:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "got"),
+    ("requested", "got"),
     [("3.4.2", "3.4.5"), ("3.4.7", "3.4.5"), ("3.3.2", "3.3.7"), (f"{platform_python()}.0", OWN)],
 )
 def test_only_the_last_part_of_a_version_is_substituted(
-    offers: Pythons, wanted: str, got: str
+    offers: Pythons, requested: str, got: str
 ) -> None:
-    settled = offers.settled(spec(wanted), substitutes.allow)
+    settled = offers.settled(spec(requested), substitutes.allow)
     assert settled.notices == (
-        f"Python {wanted} is not here: Python {settled.python} takes its place",
+        f"Python {requested} is not here: Python {settled.python} takes its place",
     )
     # Several Pythons of this one's minor version may be installed.
-    assert settled.python == got or wanted.startswith(platform_python())
+    assert settled.python == got or requested.startswith(platform_python())
 
 
 @pytest.mark.parametrize("python", ["3.4.5", "3.3.5", "3.4", OWN, platform_python(), ">=3.4,<3.5"])

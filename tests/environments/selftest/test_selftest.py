@@ -15,15 +15,22 @@ import pytest
 
 from torchyard.environments.build import builder
 from torchyard.environments.names import components
-from torchyard.environments.names.components import Component, Held, StepResult, TestRun
+from torchyard.environments.names.components import (
+    Component,
+    EnvironmentComponent,
+    StepResult,
+    TestRun,
+)
 from torchyard.environments.selftest import __main__ as selftest
 from torchyard.environments.selftest import running
 
 PYTHON = Path(sys.executable)
 
 
-def component_of(step: str) -> Held:
-    return Held(Component(step, (step,), step), "installed", step, version("pytest"))
+def component_of(step: str) -> EnvironmentComponent:
+    return EnvironmentComponent(
+        Component(step, (step,), step), "installed", step, version("pytest")
+    )
 
 
 @pytest.mark.slow

@@ -50,10 +50,10 @@ def heads_of(tmp_path: Path, environment: RayEnvironment) -> Heads:
 def starts(tmp_path: Path) -> list[tuple[int, str]]:
     """The process of each start, and whether it found Ray's note of a cluster."""
     folder = tmp_path / "heads" / KEY
-    place = folder / "s"
-    if not place.exists():
-        place = Path((folder / "sessions").read_text())
-    lines = [line.split() for line in (place / "starts").read_text().splitlines()]
+    socket_path = folder / "s"
+    if not socket_path.exists():
+        socket_path = Path((folder / "sessions").read_text())
+    lines = [line.split() for line in (socket_path / "starts").read_text().splitlines()]
     return [(int(pid), note) for pid, note in lines]
 
 

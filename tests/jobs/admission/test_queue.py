@@ -44,11 +44,11 @@ def played(
     while moments:
         now = moments.pop(0)
         going = [(at, job) for at, job in begun.values() if at + job.runs_s > now]
-        held = [
+        runs = [
             Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, now - at)) for at, job in going
         ]
         here = [job.waiting() for job in queued.values() if job.comes_s <= now]
-        decision = queue.decide(here, {NODES: capacity}, held)
+        decision = queue.decide(here, {NODES: capacity}, runs)
         chosen = list(decision.starts)
         if not backfill:
             first_head = min((head.job.id for head in decision.heads), default=1 << 60)
@@ -71,11 +71,11 @@ def sites(draw: st.DrawFn, limits: bool, to_the_end: bool = False) -> BusySite:
     capacity = draw(st.integers(2, 9))
     counter = itertools.count(1)
 
-    def play(most: int, comes_s: float = 0.0) -> Play:
+    def play(maximum: int, comes_s: float = 0.0) -> Play:
         limit_s = draw(st.sampled_from([0, 0, 50, 500, 5000])) if limits else 0
         bound_s = limit_s + MARGIN_S if limit_s else 4000.0
         runs_s = bound_s if to_the_end and limit_s else bound_s * draw(st.floats(0.01, 1.0))
-        return Play(next(counter), draw(st.integers(1, most)), runs_s, limit_s, comes_s)
+        return Play(next(counter), draw(st.integers(1, maximum)), runs_s, limit_s, comes_s)
 
     running: list[Play] = []
     while sum(job.nodes for job in running) < capacity and draw(st.booleans()):
@@ -110,9 +110,9 @@ def test_jobs_that_use_up_their_limits_do_not_delay_the_head(site: BusySite) -> 
 @given(sites(limits=True))
 def test_the_time_that_the_head_was_given_is_kept(site: BusySite) -> None:
     capacity, running, waiting = site
-    held = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
+    runs = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
     free = {NODES: capacity - sum(job.nodes for job in running)}
-    promised = queue.starts_in_s(waiting[0].waiting(), free, held)
+    promised = queue.starts_in_s(waiting[0].waiting(), free, runs)
     if promised is not None:
         started = played(capacity, running, waiting, backfill=True)[waiting[0].id]
         assert started <= promised + 1e-6
@@ -122,10 +122,10 @@ def test_the_time_that_the_head_was_given_is_kept(site: BusySite) -> None:
 @given(sites(limits=True))
 def test_nothing_idles_while_a_job_that_may_run_fits(site: BusySite) -> None:
     capacity, running, waiting = site
-    held = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
+    runs = [Running({NODES: job.nodes}, queue.ends_in_s(job.limit_s, 0)) for job in running]
     jobs = [job.waiting() for job in waiting]
-    decision = queue.decide(jobs, {NODES: capacity}, held)
-    now = [*held, *map(queue.started, decision.starts)]
+    decision = queue.decide(jobs, {NODES: capacity}, runs)
+    now = [*runs, *map(queue.started, decision.starts)]
     again = queue.decide(
         [job for job in jobs if job not in decision.starts], {NODES: capacity}, now
     )

@@ -47,8 +47,8 @@ def services(tmp_path: Path, db: Database, clock: FakeClock) -> Iterator[Service
     yield made
 
 
-def limit(services: Services, user: str, **most: int | None) -> None:
-    quotas.change(services.db, services.clock, WORKSPACE, user, most, "olga")
+def limit(services: Services, user: str, **limits: int | None) -> None:
+    quotas.change(services.db, services.clock, WORKSPACE, user, limits, "olga")
 
 
 def submit(
@@ -75,8 +75,8 @@ def refusal(
 def of_size(services: Services, nodes: int) -> str:
     """As `refusal`, of nodes with 6 cores and a GPU each, which this machine need not have."""
     with services.db.read() as connection, pytest.raises(LimitExceeded) as raised:
-        wanted = quota_checks.needs(connection, WORKSPACE, "anna", "big", nodes)
-        quota_checks.refuse_never(connection, wanted)
+        needs = quota_checks.needs(connection, WORKSPACE, "anna", "big", nodes)
+        quota_checks.refuse_never(connection, needs)
     return raised.value.message
 
 

@@ -66,8 +66,8 @@ def test_the_rank_of_another_node_that_left_first_is_named(
     workers[1].tell("node_exited", exit_code=0, error=None, early_exit=left)
     error = support.again(services, job).error
     assert error is not None and error.code == "peer_lost"
-    named = "rank 1 on node 1 exited with code 0 at 10:00:01 UTC, while other ranks still waited "
-    assert error.message == (f"{named}for it: " if is_named else "") + waited["message"]
+    message = "rank 1 on node 1 exited with code 0 at 10:00:01 UTC, while other ranks still waited "
+    assert error.message == (f"{message}for it: " if is_named else "") + waited["message"]
     assert ("fewer batches" in error.hint) is is_named
 
 

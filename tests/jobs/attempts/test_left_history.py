@@ -130,5 +130,5 @@ def test_a_run_named_by_a_tag_is_shown_by_that_name(
     tag = {"kind": "tag", "run": job.name, "key": "mlflow.runName", "value": "warm-up ü"}
     other = {"kind": "tag", "run": job.name, "key": "t", "value": "v"}
     worker_history.receive(services, attempt.id, 0, 0, [tag, other], 0)
-    named = again(services, job)
-    assert (named.display_name, named.tags["t"]) == ("warm-up ü", "v")
+    current = again(services, job)
+    assert (current.display_name, current.tags["t"]) == ("warm-up ü", "v")

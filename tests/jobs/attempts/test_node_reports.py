@@ -87,19 +87,19 @@ def test_repeats_and_any_cut_come_to_the_same(
     services: Services, clock: FakeClock, seed: int
 ) -> None:
     chance = random.Random(seed)
-    (first, cut_up), (second, whole) = started(services, 2, nodes=2)
+    (first, cut_up), (second, complete) = started(services, 2, nodes=2)
     lives = {node: [("ranks_started", {}), *chance.choice(_LIVES)] for node in range(2)}
     for node in range(2):
         report(services, cut_up, node, 0, *lives[node][:1])
-        report(services, whole, node, 0, *lives[node][:1])
+        report(services, complete, node, 0, *lives[node][:1])
     for node in chance.sample(range(2), 2):
         cut = chance.randint(1, len(lives[node]))
         for at, kinds in ((1, lives[node][1:cut]), (cut, lives[node][cut:])):
             # Some are sent twice, as after an answer that was lost.
             for _ in range(chance.choice([1, 1, 2])):
                 report(services, cut_up, node, at, *kinds)
-        report(services, whole, node, 1, *lives[node][1:])
-    assert outcome(services, first, cut_up) == outcome(services, second, whole)
+        report(services, complete, node, 1, *lives[node][1:])
+    assert outcome(services, first, cut_up) == outcome(services, second, complete)
 
 
 def test_a_refused_report_changes_nothing(services: Services) -> None:

@@ -199,24 +199,24 @@ def test_attempts_of_a_former_single_server_are_taken_over(home: Home) -> None:
 
 
 def test_the_server_that_sees_the_processes_owns_the_attempt(home: Home) -> None:
-    near, far = home.server("near"), home.server("far", THERE)
+    nearby, far = home.server("near"), home.server("far", THERE)
     job = submit(far.services)
     far.scheduler.run_round()
     attempt = attempt_of(home.first, job)
     seen_there = Handle("local", {"machine": THERE}).to_json()
     with home.first.db.write() as connection:
         attempt_store.change_attempt(connection, attempt.id, handle=seen_there)
-    assert takeover.take_over(near.services) == 0
+    assert takeover.take_over(nearby.services) == 0
     # Taken over by a server that does not see them, and back by one that does.
     with home.first.db.write() as connection:
         assert attempt_store.hand_over(connection, attempt_of(home.first, job), "gone")
-    assert takeover.take_over(near.services) == 0, "`far` lives and sees them"
+    assert takeover.take_over(nearby.services) == 0, "`far` lives and sees them"
     assert takeover.take_over(far.services) == 1
     far.lease.stop()
-    assert takeover.take_over(near.services) == 1
+    assert takeover.take_over(nearby.services) == 1
     back = home.server("back", THERE)
     assert takeover.take_over(back.services) == 1 and owner(home, job) == back.lease.id
-    assert takeover.take_over(near.services) == 0
+    assert takeover.take_over(nearby.services) == 0
 
 
 class Elsewhere(FakeExecutor):

@@ -202,7 +202,7 @@ def test_a_registered_model_outlives_its_job(services: Services, scheduler: Sche
     path = "azureml://jobs/trainer/outputs/artifacts/paths/outputs/model.pt"
     models.register(
         services.db, services.clock, services.datastores,
-        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
+        lambda workspace, reference: model_sources.find(services, workspace, reference),
         WORKSPACE, {"name": "digits", "path": path}, "me",
     )  # fmt: skip
     assert delete(services, "trainer") == ["trainer"]
@@ -283,16 +283,16 @@ def test_retention_keeps_what_is_young_running_or_registered(
     trainer = finished(services, scheduler, name="trainer")
     models.register(
         services.db, services.clock, services.datastores,
-        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
+        lambda workspace, request: model_sources.find(services, workspace, request),
         WORKSPACE,
         {"name": "m", "path": "azureml://jobs/trainer/outputs/artifacts/paths/outputs/model.pt"},
         "me",
     )  # fmt: skip
     experiment = runs.create_experiment(services, WORKSPACE, "notebook", {})
-    wanted = runs.RunRequest(
+    request = runs.RunRequest(
         WORKSPACE, experiment.id, "me", "open", started_at=clock.now(), parent="", tags={}
     )
-    runs.create_run(services, wanted)
+    runs.create_run(services, request)
     clock.advance(5 * DAY_S)
     young = finished(services, scheduler, name="young")
     for job in (old, trainer, young):

@@ -38,7 +38,7 @@ def upload(services: Services, name: str = "digits", text: bytes = b"0,1,2") -> 
     document = {"name": name, "path": f"snapshot:{snapshot.id}"}
     return assets.create(
         services.db, services.clock, services.datastores, services.blobs,
-        lambda *place: data_sources.pin(services, *place).path,
+        lambda *source: data_sources.pin(services, *source).path,
         WORKSPACE, assets.read_document(document), ME.user,
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ def upload(services: Services, name: str = "digits", text: bytes = b"0,1,2") -> 
 def register(services: Services, path: str, name: str = "net") -> Model:
     return models.register(
         services.db, services.clock, services.datastores,
-        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
+        lambda workspace, reference: model_sources.find(services, workspace, reference),
         WORKSPACE, {"name": name, "path": path}, ME.user,
     )  # fmt: skip
 
@@ -78,9 +78,9 @@ def test_data_goes_with_the_files_that_were_uploaded_for_it(services: Services) 
     asset = upload(services)
     folder = folder_of(services, asset)
     assert (folder / "x.csv").exists()
-    gone = delete(services, "data", "digits", "1")
-    assert [(version.version, version.size_bytes) for version in gone.versions] == [("1", 5)]
-    assert gone.breaks == () and not folder.exists()
+    deletion = delete(services, "data", "digits", "1")
+    assert [(version.version, version.size_bytes) for version in deletion.versions] == [("1", 5)]
+    assert deletion.breaks == () and not folder.exists()
     with pytest.raises(NotFound):
         assets.get(services.db, WORKSPACE, "digits")
 
@@ -121,8 +121,8 @@ def test_what_names_data_is_named_and_force_says_what_breaks(services: Services)
     with pytest.raises(Conflict, match=f"`digits:1` can't be deleted: job `{job.name}` names it"):
         delete(services, "data", "digits")
     assert folder_of(services, asset).exists()
-    gone = delete(services, "data", "digits", force=True)
-    assert gone.breaks == (f"job `{job.name}` lacks its input `a` when it is run again",)
+    deletion = delete(services, "data", "digits", force=True)
+    assert deletion.breaks == (f"job `{job.name}` lacks its input `a` when it is run again",)
     assert not folder_of(services, asset).exists()
 
 
@@ -137,11 +137,11 @@ def test_a_job_can_be_deleted_once_its_registered_output_is(services: Services) 
     document = assets.read_document({"name": "clean", "path": uri})
     assets.create(
         services.db, services.clock, services.datastores, services.blobs,
-        lambda *place: data_sources.pin(services, *place).path, WORKSPACE, document, ME.user,
+        lambda *source: data_sources.pin(services, *source).path, WORKSPACE, document, ME.user,
     )  # fmt: skip
-    with pytest.raises(Conflict, match="data `clean:1` needs its files") as held:
+    with pytest.raises(Conflict, match="data `clean:1` needs its files") as refusal:
         deletion.delete(services, WORKSPACE, Choice(["maker"]), ME.user)
-    assert "yard data delete clean:1" in held.value.hint
+    assert "yard data delete clean:1" in refusal.value.hint
     assert delete(services, "data", "clean").versions[0].size_bytes == 0
     assert list(artifacts.list_outputs(services, job))
     deletion.delete(services, WORKSPACE, Choice(["maker"]), ME.user)
@@ -161,9 +161,9 @@ def test_a_model_goes_with_its_files_unless_something_names_it(services: Service
         delete(services, "model", "net", "1")
     with pytest.raises(Conflict):
         delete(services, "model", "net")
-    gone = delete(services, "model", "net", "champion", force=True)
-    assert gone.versions[0].size_bytes == 7
-    assert gone.breaks[0] == "`azureml:net@champion` names nothing"
+    deletion = delete(services, "model", "net", "champion", force=True)
+    assert deletion.versions[0].size_bytes == 7
+    assert deletion.breaks[0] == "`azureml:net@champion` names nothing"
     root = services.datastores.root(WORKSPACE, BLOB_STORE)
     assert not (root / first.folder).exists()
     assert models.get(services.db, WORKSPACE, "net").version == second.version

@@ -88,11 +88,11 @@ def test_what_a_record_names_stays(services: Services, seed: int) -> None:
     under_way = services.blobs.put_bytes(b"in progress")
     reclaiming.reclaim(services, GcOptions(older_than_s=0))
     left = {sha256 for sha256, _, _ in services.blobs.all()}
-    wanted = {under_way}
+    expected = {under_way}
     for _, snapshot in jobs:
         assert services.blobs.snapshot(snapshot)
-        wanted |= services.blobs.parts(snapshot)
-    assert left == wanted
+        expected |= services.blobs.parts(snapshot)
+    assert left == expected
 
 
 def test_asked_for_again_is_new(services: Services) -> None:
@@ -133,20 +133,20 @@ def test_submissions_beside_removals(services: Services) -> None:
 
     cleaner = threading.Thread(target=clean)
     cleaner.start()
-    kept = []
+    remaining = []
     try:
         for snapshot in snapshots:
             try:
                 support.submit(services, code=f"snapshot:{snapshot}")
             except TorchyardError:
                 continue  # removed before: the client uploads it again
-            kept.append(snapshot)
+            remaining.append(snapshot)
     finally:
         stop.set()
         cleaner.join(60)
     assert not failures
     reclaiming.reclaim(services, GcOptions(older_than_s=0))
-    for snapshot in kept:
+    for snapshot in remaining:
         assert services.blobs.missing(services.blobs.parts(snapshot)) == []
 
 
@@ -298,11 +298,11 @@ def test_a_draft_that_is_worked_on_stays_however_old(services: Services) -> None
 
 @pytest.mark.parametrize("name", ["weights.part", ".hidden", ".notes.part", ".x.zz3456789abc.part"])
 def test_a_users_own_file_is_not_stale(services: Services, name: str) -> None:
-    kept = _draft(services, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
+    stored = _draft(services, f"datastores/default/workspaceartifactstore/job/{name}", old=True)
     assert not [
         item for item in reclaiming.reclaim(services, GcOptions()) if item.kind == "stale_file"
     ]
-    assert kept.exists()
+    assert stored.exists()
 
 
 @pytest.mark.parametrize("name", ["uv", "bytecode"])

@@ -217,11 +217,11 @@ def test_places_that_are_refused(services: Services, path: str, message: str) ->
 
 
 def test_named_outputs_are_registered_once(yard: Yard, services: Services) -> None:
-    named: dict[str, Any] = {
+    inputs: dict[str, Any] = {
         "set": {"name": "cleaned"},
         "net": {"type": "custom_model", "name": "net"},
     }
-    job = submit(services, outputs=named)
+    job = submit(services, outputs=inputs)
     yard.plan(job)
     _write(services, job, "set", "a.csv", b"1")
     _write(services, job, "net", "m.pt", b"2")
@@ -282,5 +282,5 @@ def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None
 def test_a_place_depends_on_the_job_alone() -> None:
     from torchyard.jobs.spec.inputs import Output
 
-    place = outputs_of.destination_of("w", "j", "o", Output())
-    assert place.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"
+    destination = outputs_of.destination_of("w", "j", "o", Output())
+    assert destination.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"

@@ -48,9 +48,9 @@ def test_an_index_has_the_first_byte_of_every_so_manieth_line(tmp_path: Path) ->
         index = text_lines.index(file, every)
         assert index.line_count == len(lines)
         assert index.offsets == (starts[::every] or [0])
-        place = number % len(index.offsets)
-        grown = text_lines.index(file, every, place * every, index.offsets[place])
-        assert (grown.line_count, grown.offsets) == (len(lines), index.offsets[place:])
+        position = number % len(index.offsets)
+        grown = text_lines.index(file, every, position * every, index.offsets[position])
+        assert (grown.line_count, grown.offsets) == (len(lines), index.offsets[position:])
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -40,9 +40,9 @@ class Blocks:
     """Points in blocks of `size` and a tail, and which blocks were unpacked."""
 
     def __init__(self, points: Sequence[tuple[int, float]], size: int) -> None:
-        whole = len(points) // size * size
-        self.pieces = [points[at : at + size] for at in range(0, whole, size)]
-        self.tail = line(points[whole:])
+        complete = len(points) // size * size
+        self.pieces = [points[at : at + size] for at in range(0, complete, size)]
+        self.tail = line(points[complete:])
         self.spans = [self._span(number, piece) for number, piece in enumerate(self.pieces)]
         self.unpacked: list[int] = []
 
@@ -89,17 +89,17 @@ def test_the_reduction_is_the_naive_one(
     assert chart.count == len(inside)
     if len(inside) <= 2 * width:
         assert chart.exact
-        wanted = sorted(inside, key=lambda pair: pair[0])
-        assert [x for x, _ in chart.points] == [x for x, _ in wanted]
-        assert all(same(a[1], b[1]) for a, b in zip(chart.points, wanted, strict=True))
+        expected = sorted(inside, key=lambda pair: pair[0])
+        assert [x for x, _ in chart.points] == [x for x, _ in expected]
+        assert all(same(a[1], b[1]) for a, b in zip(chart.points, expected, strict=True))
         return
     assert not chart.exact and len(chart.columns) <= width
     edges = [column.x for column in chart.columns]
     assert edges == sorted(set(edges))
     values_by_column: list[list[float]] = [[] for _ in edges]
     for x, y in inside:
-        place = max(number for number, edge in enumerate(edges) if edge <= x)
-        values_by_column[place].append(y)
+        bucket = max(number for number, edge in enumerate(edges) if edge <= x)
+        values_by_column[bucket].append(y)
     for column, values in zip(chart.columns, values_by_column, strict=True):
         assert values, "a column in which there is nothing"
         numbers = [value for value in values if value == value]
@@ -140,8 +140,8 @@ def resumed(count: int) -> list[Point]:
     steps = [*range(count * 6 // 10), *range(count * 4 // 10, count)]
     chance = random.Random(3)
     return [
-        Point(1_700_000_000_000 + 10 * place, step, chance.gauss(0, 1))
-        for place, step in enumerate(steps)
+        Point(1_700_000_000_000 + 10 * index, step, chance.gauss(0, 1))
+        for index, step in enumerate(steps)
     ]
 
 
@@ -280,14 +280,14 @@ def test_stored_charts_equal_those_of_the_plain_points(
     chance = random.Random(seed)
     history.delete(1)
     points = [
-        Point(place, chance.choice([place, place // 3, chance.randrange(900)]), chance.random())
-        for place in range(900)
+        Point(index, chance.choice([index, index // 3, chance.randrange(900)]), chance.random())
+        for index in range(900)
     ]
     fill(history, points, batch)
     start = chance.randrange(500)
     window = Window("step", start, start + chance.randrange(400))
     plain = Blocks([(point.step, point.value) for point in points], 10**6)
     stored = chart_of(db, window, 40)
-    wanted = plain.chart(40, window.start, window.end)
-    assert (stored.count, stored.columns) == (wanted.count, wanted.columns)
-    assert sorted(stored.points) == sorted(wanted.points)
+    expected = plain.chart(40, window.start, window.end)
+    assert (stored.count, stored.columns) == (expected.count, expected.columns)
+    assert sorted(stored.points) == sorted(expected.points)

@@ -281,7 +281,7 @@ def test_one_bad_record_holds_up_none(history: History, db: Database) -> None:
     history.receive(
         RUNS.get, "att", 0, 0, [{"kind": "param", "run": "job", "key": "kept", "value": "first"}]
     )
-    good = [sent(f"key{place}") for place in range(len(BAD))]
+    good = [sent(f"key{number}") for number in range(len(BAD))]
     mixed = [record for pair in zip(BAD, good, strict=True) for record in pair]
     mixed.append({"kind": "tag", "run": "job", "key": "t", "value": "v"})
 
@@ -289,10 +289,10 @@ def test_one_bad_record_holds_up_none(history: History, db: Database) -> None:
 
     assert answer.next == 1 + len(mixed)
     assert [rejection["seq"] for rejection in answer.rejected] == [
-        1 + 2 * place for place in range(len(BAD))
+        1 + 2 * number for number in range(len(BAD))
     ]
     assert all(rejection["message"] for rejection in answer.rejected)
-    assert set(history.keys(1)) == {f"key{place}" for place in range(len(BAD))}
+    assert set(history.keys(1)) == {f"key{number}" for number in range(len(BAD))}
     assert history.params(1) == {"kept": "first"}
     assert tags_of(db, 1) == {"t": "v"}
 
@@ -316,12 +316,12 @@ def test_a_page_is_what_a_slice_would_be_and_no_more_is_fetched(
     for start in range(0, 6_000, 100):
         points = [metric("loss", step, 1_000 + step, step) for step in range(start, start + 100)]
         history.append(9, points)
-    whole = history.series(9, "loss")
-    assert [point.step for point in whole] == list(range(6_000))
+    series = history.series(9, "loss")
+    assert [point.step for point in series] == list(range(6_000))
     for offset in (0, 1, 127, 128, 511, 512, 3_000, 5_999, 6_000, 2**53):
         for limit in (0, 1, 128, 513, 6_000, None):
             end = None if limit is None else offset + limit
-            assert history.series(9, "loss", offset, limit) == whole[offset:end], (offset, limit)
+            assert history.series(9, "loss", offset, limit) == series[offset:end], (offset, limit)
     fetched: list[int] = []
 
     def note(connection: Any, cursor: Any, statement: str, *more: Any) -> None:

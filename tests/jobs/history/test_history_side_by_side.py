@@ -239,9 +239,9 @@ def test_a_property_is_said_once(services: Services) -> None:
         return changed_job.properties["host"]
 
     answers = at_once(say)
-    (kept,) = [answer for answer in answers if isinstance(answer, str)]
-    assert actions.get(services, WORKSPACE, job.name).properties["host"] == kept
-    assert all(isinstance(answer, Conflict) for answer in answers if answer != kept)
+    (stored,) = [answer for answer in answers if isinstance(answer, str)]
+    assert actions.get(services, WORKSPACE, job.name).properties["host"] == stored
+    assert all(isinstance(answer, Conflict) for answer in answers if answer != stored)
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -254,7 +254,7 @@ def test_a_cluster_goes_while_jobs_come(services: Services, force: bool) -> None
     for round in range(6):
         name = f"cluster-{round}"
         computes.create(services.db, services.clock, WORKSPACE, {"name": name})
-        gone, *came = at_once(act, 3)
+        removed, *came = at_once(act, 3)
         refused = [answer for answer in came if isinstance(answer, TorchyardError)]
         assert all(
             "is being deleted" in str(error) or "not exist" in str(error) for error in refused
@@ -262,4 +262,4 @@ def test_a_cluster_goes_while_jobs_come(services: Services, force: bool) -> None
         with services.db.read() as connection:
             live = store.live_at(connection, WORKSPACE, name)
         # None is left behind that would wait for a cluster that is no more.
-        assert isinstance(gone, Conflict) if live else gone == ("gone", True)
+        assert isinstance(removed, Conflict) if live else removed == ("gone", True)

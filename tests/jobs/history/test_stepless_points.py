@@ -39,8 +39,8 @@ def history(db: Database) -> Iterator[History]:
 def points(count: int, every_us: int = 10, start: int = 0) -> list[Metric]:
     """The value is the place that a point must get."""
     return [
-        without_step("loss", float(place), START_US + place * every_us)
-        for place in range(start, start + count)
+        without_step("loss", float(index), START_US + index * every_us)
+        for index in range(start, start + count)
     ]
 
 
@@ -54,7 +54,7 @@ def seen(history: History, job_id: int = 1) -> list[tuple[int, float]]:
 
 
 def in_order(count: int) -> list[tuple[int, float]]:
-    return [(place, float(place)) for place in range(count)]
+    return [(index, float(index)) for index in range(count)]
 
 
 def test_a_hundred_in_a_millisecond_keep_their_order_however_they_come(history: History) -> None:
@@ -107,7 +107,7 @@ def test_what_was_settled_is_not_stored_again(history: History) -> None:
 
 def test_a_worker_is_believed_that_it_sends_nothing_twice(history: History) -> None:
     logged = points(1000, every_us=100_000)
-    records = [record(point, START_US + place * 100_000) for place, point in enumerate(logged)]
+    records = [record(point, START_US + index * 100_000) for index, point in enumerate(logged)]
     # Another rank's, logged at the same moments and with the same values, long after.
     for node in (0, 1):
         answer = history.receive(lambda _: 2, "attempt", node, 0, records)

@@ -35,22 +35,22 @@ def history(db: Database) -> Iterator[History]:
     made.delete(1)
 
 
-def stepped(place: int, value: float, every_ms: int = EVERY_MS) -> Metric:
+def stepped(index: int, value: float, every_ms: int = EVERY_MS) -> Metric:
     """As MLflow logs it."""
-    return metric("loss", value, START_MS + place * every_ms, 10 * place + 10)
+    return metric("loss", value, START_MS + index * every_ms, 10 * index + 10)
 
 
-def stepless(place: int, value: float, every_ms: int = EVERY_MS) -> Metric:
+def stepless(index: int, value: float, every_ms: int = EVERY_MS) -> Metric:
     """As SDK v1 logs it, a little later."""
-    return without_step("loss", value, (START_MS + place * every_ms + 7) * 1000)
+    return without_step("loss", value, (START_MS + index * every_ms + 7) * 1000)
 
 
-def with_step(place: int, value: float, every_ms: int = EVERY_MS) -> Metric:
+def with_step(index: int, value: float, every_ms: int = EVERY_MS) -> Metric:
     """As SDK v1 logs it with `step=`."""
-    moment_us = (START_MS + place * every_ms + 7) * 1000
+    moment_us = (START_MS + index * every_ms + 7) * 1000
     body: dict[str, Any] = {"run": "r", "kind": "metric", "key": "loss", "moment_us": moment_us}
     body["value"] = "Infinity" if value == float("inf") else value
-    _, record = read({**body, "step": 10 * place + 10})
+    _, record = read({**body, "step": 10 * index + 10})
     assert isinstance(record, Metric)
     return record
 
@@ -63,7 +63,7 @@ def seen(history: History) -> list[tuple[int, float]]:
 
 
 def expected(values: Sequence[float]) -> list[tuple[int, float]]:
-    return [(10 * place + 10, value) for place, value in enumerate(values)]
+    return [(10 * index + 10, value) for index, value in enumerate(values)]
 
 
 VALUES = [2.5, 1.5, 1.5, float("inf"), 0.25]
@@ -107,9 +107,9 @@ def test_long_runs_stand_once_whatever_comes_first(
     history: History, seed: int, of_sdk_v1: Callable[[int, float, int], Metric]
 ) -> None:
     chance = random.Random(seed)
-    values = [chance.choice([0.5, 1.0, place / 7]) for place in range(200)]
-    for place, value in enumerate(values):
-        pair = [stepped(place, value, 500), of_sdk_v1(place, value, 500)]
+    values = [chance.choice([0.5, 1.0, index / 7]) for index in range(200)]
+    for index, value in enumerate(values):
+        pair = [stepped(index, value, 500), of_sdk_v1(index, value, 500)]
         chance.shuffle(pair)
         for point in pair:
             history.append(1, [point])
@@ -120,10 +120,10 @@ def test_long_runs_stand_once_whatever_comes_first(
 
 def test_steps_that_do_not_grow_leave_the_right_latest_point(history: History) -> None:
     # MLflow without a step: all are at 0.
-    for place in range(5):
-        history.append(1, [stepless(place, float(place))])
-        history.append(1, [metric("loss", float(place), START_MS + place * EVERY_MS, 0)])
-    assert seen(history) == [(0, float(place)) for place in range(5)]
+    for index in range(5):
+        history.append(1, [stepless(index, float(index))])
+        history.append(1, [metric("loss", float(index), START_MS + index * EVERY_MS, 0)])
+    assert seen(history) == [(0, float(index)) for index in range(5)]
     (latest,) = history.latest(1)
     assert (latest.step, latest.value) == (0, 4.0)
 
@@ -135,9 +135,9 @@ def test_other_values_and_other_times_are_points_of_their_own(history: History) 
 
 
 def test_one_client_may_log_the_same_value_as_often_as_it_likes(history: History) -> None:
-    for place in range(200):
-        history.append(1, [without_step("loss", 1.0, (START_MS + place * 100) * 1000)])
-    assert seen(history) == [(place, 1.0) for place in range(200)]
+    for index in range(200):
+        history.append(1, [without_step("loss", 1.0, (START_MS + index * 100) * 1000)])
+    assert seen(history) == [(index, 1.0) for index in range(200)]
 
 
 def test_each_client_may_log_a_value_at_one_step_several_times(history: History) -> None:
@@ -156,13 +156,13 @@ def test_another_step_value_or_time_is_a_point_of_its_own(history: History) -> N
 def test_steps_of_sdk_v1_stand_in_charts_and_latest_points_as_they_are(
     history: History, db: Database
 ) -> None:
-    for place in range(300):
-        history.append(1, [with_step(place, place / 7, 500)])
-    assert seen(history) == expected([place / 7 for place in range(300)])
+    for index in range(300):
+        history.append(1, [with_step(index, index / 7, 500)])
+    assert seen(history) == expected([index / 7 for index in range(300)])
     (latest,) = history.latest(1)
     assert (latest.step, latest.value) == (3000, 299 / 7)
     with db.read() as connection:
         head = chart_store.head(connection, 1, "loss")
         assert head is not None and head.blocks > 0
         steps = head.tail.steps.tolist()
-    assert steps == [10 * place + 10 for place in range(300)][-len(steps) :]
+    assert steps == [10 * index + 10 for index in range(300)][-len(steps) :]

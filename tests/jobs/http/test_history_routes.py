@@ -38,8 +38,8 @@ class Served(TestClient):
         }
         number = experiment_ids.get("e") or runs.create_experiment(services, "default", "e", {}).id
         now = services.clock.now()
-        wanted = runs.RunRequest("default", number, "me", "", started_at=now, parent="", tags={})
-        job = runs.create_run(services, wanted)
+        request = runs.RunRequest("default", number, "me", "", started_at=now, parent="", tags={})
+        job = runs.create_run(services, request)
         for key, values in metrics.items():
             points = [metric(key, value, 10 * step, step) for step, value in enumerate(values)]
             services.history.append(job.id, points)

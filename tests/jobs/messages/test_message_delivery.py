@@ -124,8 +124,8 @@ def test_a_webhook_gets_how_the_job_ended(
     assert (described["exit_code"], described["cause"]["code"]) == (3, "rank_failed")
     assert described["url"] == f"{PAGE}/ui/workspaces/default/jobs/{job.name}"
     signed = request.headers["X-Torchyard-Timestamp"].encode() + b"." + request.body
-    wanted = hmac.new(b"correct horse", signed, hashlib.sha256).hexdigest()
-    assert request.headers["X-Torchyard-Signature"] == f"sha256={wanted}"
+    signature = hmac.new(b"correct horse", signed, hashlib.sha256).hexdigest()
+    assert request.headers["X-Torchyard-Signature"] == f"sha256={signature}"
     assert _send(services) == 0
 
 

@@ -135,8 +135,8 @@ def test_of_two_webhooks_with_one_url_the_signed_one_is_kept(
     url = {"url": "https://hooks.example.org/jobs", "secret_env": workspace_secret}
     stored = {"notify": [url], "notify_secrets": {"A": "correct horse"}}
     of_job = Recipient(ALL, url="https://HOOKS.example.org:443/jobs", secret_env=job_secret)
-    (kept,) = notification_settings.to_send("Failed", [of_job], {"B": "b"}, stored)
-    assert kept.of_workspace is is_workspaces
+    (message,) = notification_settings.to_send("Failed", [of_job], {"B": "b"}, stored)
+    assert message.of_workspace is is_workspaces
 
 
 def test_a_recipient_for_other_ends_hides_no_other(services: Services) -> None:

@@ -18,12 +18,14 @@ from torchyard.jobs.services import Services
 
 def outside_run(services: Services) -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services.clock, support.WORKSPACE, "birds")
+        experiment_id = actions.ensure_experiment(
+            connection, services.clock, support.WORKSPACE, "birds"
+        )
     return runs.create_run(
         services,
         runs.RunRequest(
             support.WORKSPACE,
-            experiment_id=place.id,
+            experiment_id=experiment_id.id,
             owner="me",
             display_name="",
             started_at=None,

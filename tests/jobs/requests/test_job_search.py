@@ -104,14 +104,14 @@ def test_every_order_has_each_job_once_on_pages_of_any_size(
             check_order([segment_of(value) for value in values_of(rows, sort)], descending)
 
 
-def check_order(places: list[tuple[int, Any]], descending: bool) -> None:
+def check_order(positions: list[tuple[int, Any]], descending: bool) -> None:
     def compare(left: tuple[int, Any], right: tuple[int, Any]) -> int:
         if left[0] != right[0]:
             return left[0] - right[0]
         order = int(left[1] > right[1]) - int(left[1] < right[1])
         return -order if descending else order
 
-    assert places == sorted(places, key=cmp_to_key(compare))
+    assert positions == sorted(positions, key=cmp_to_key(compare))
 
 
 def test_inputs_are_sorted_as_numbers_however_they_were_written(services: Services) -> None:
@@ -125,8 +125,8 @@ def test_inputs_are_sorted_as_numbers_however_they_were_written(services: Servic
 
 def test_a_list_has_jobs_of_one_type(services: Services) -> None:
     job = support.submit(services, name="a")
-    wanted = runs.RunRequest(WORKSPACE, job.experiment_id, "me", "b", None, "", {}, name="b")
-    runs.create_run(services, wanted)
+    request = runs.RunRequest(WORKSPACE, job.experiment_id, "me", "b", None, "", {}, name="b")
+    runs.create_run(services, request)
     for kind, names in {"": "ba", "command": "a", "Run": "b"}.items():
         rows = pages(services, ListRequest(type=kind))
         assert "".join(row["name"] for row in rows) == names

@@ -17,12 +17,14 @@ from torchyard.workspaces import actions as workspaces
 
 def created(services: Services, name: str = "birds_1") -> Job:
     with services.db.write() as connection:
-        place = actions.ensure_experiment(connection, services.clock, support.WORKSPACE, "birds")
+        experiment_id = actions.ensure_experiment(
+            connection, services.clock, support.WORKSPACE, "birds"
+        )
     return local_runs.create(
         services,
         support.WORKSPACE,
         name,
-        experiment_id=place.id,
+        experiment_id=experiment_id.id,
         owner="me",
         parent="",
         variables={},

@@ -49,14 +49,14 @@ def some_tags(chance: random.Random) -> dict[str, str]:
     return {key: chance.choice([*TEXTS, "run 1"]) for key in keys}
 
 
-def new_run(services: Services, chance: random.Random, number: int, place: int) -> NewJob:
+def new_run(services: Services, chance: random.Random, number: int, position: int) -> NewJob:
     now = services.clock.now()
     milliseconds = chance.randrange(40)
     return NewJob(
         WORKSPACE,
         f"run-{number:02}",
         "run",
-        place,
+        position,
         chance.choice([Status.RUNNING, Status.COMPLETED, Status.FAILED]),
         chance.choice(["me", "ada", "a_b"]),
         chance.choice([*TEXTS, f"run {number}"]),
@@ -144,8 +144,10 @@ def test_a_search_of_few_finds_what_a_walk_through_all_finds(services: Services)
                 chance.choice([0, 0, 2]),
                 chance.choice([None, 1, 5, 50]),
             )
-            places = chance.choice([ids, ids, ids[:1], []])
-            question = Question(connection, places, view, IMPLIED, few=chance.choice([3, 20, RUNS]))
+            chosen_ids = chance.choice([ids, ids, ids[:1], []])
+            question = Question(
+                connection, chosen_ids, view, IMPLIED, few=chance.choice([3, 20, RUNS])
+            )
             walked, tested = question.ids(), question.ids_of_few()
             assert replace(question, few=ALL).ids_of_few() is None
             assert tested in (None, walked), view
@@ -188,8 +190,8 @@ def test_a_search_of_what_few_have_together_finds_what_a_walk_finds(services: Se
             ]
             deleted, limit = chance.choice([None, False, False]), chance.choice([5, 20])
             view = View(conditions, (), deleted, chance.choice([0, 2]), limit)
-            places = chance.choice([ids, ids[:1], ids[:1]])
-            question = Question(connection, places, view, IMPLIED, few=30, newest=6)
+            chosen_ids = chance.choice([ids, ids[:1], ids[:1]])
+            question = Question(connection, chosen_ids, view, IMPLIED, few=30, newest=6)
             walked, joint = question.ids(), question.ids_of_joint()
             assert joint in (None, walked), view
             joined += joint is not None

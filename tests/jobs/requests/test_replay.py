@@ -35,18 +35,18 @@ def ranks_print(services: Services, job: Job, texts: str, attempt: int = 1) -> N
         services.logs.append(WORKSPACE, job.name, attempt, path, size, text.encode())
 
 
-def replayed(services: Services, job: Job, cursor: Cursor, most: int = 1000) -> str:
+def replayed(services: Services, job: Job, cursor: Cursor, limit: int = 1000) -> str:
     """Notices in brackets and output, until what is there has come or `most` frames have."""
     follower = streams._Follower(services, actions.get(services, WORKSPACE, job.name), cursor)
     output = ""
     more = True
-    while more and most > 0:
+    while more and limit > 0:
         _, blocks, more = follower.read_new()
-        for block in blocks[:most]:
+        for block in blocks[:limit]:
             head, _, content = block.partition(b"\n")
             fields: dict[str, Any] = json.loads(head)
             output += f"[{fields['message']}]" if fields["kind"] == "notice" else content.decode()
-            most -= 1
+            limit -= 1
     return output
 
 
@@ -74,16 +74,16 @@ def test_events_and_output_of_ranks_come_in_the_order_of_time(services: Services
 
 
 def test_a_stream_that_was_cut_goes_on_where_it_was(services: Services, job: Job) -> None:
-    whole: list[bytes] = streams._Follower(services, job, Cursor()).read_new()[1]
-    for count in range(len(whole)):
+    complete: list[bytes] = streams._Follower(services, job, Cursor()).read_new()[1]
+    for count in range(len(complete)):
         cursor = Cursor()
-        for block in whole[:count]:
+        for block in complete[:count]:
             fields = json.loads(block.partition(b"\n")[0])
             cursor.after = fields.get("seq", cursor.after)
             if fields["kind"] == "log":
                 name = f"{fields['attempt']}/{fields['path']}"
                 cursor.offsets[name] = fields["offset"] + fields["size"]
-        assert streams._Follower(services, job, cursor).read_new()[1] == whole[count:]
+        assert streams._Follower(services, job, cursor).read_new()[1] == complete[count:]
 
 
 def test_what_comes_later_is_streamed_as_it_comes(services: Services, job: Job) -> None:

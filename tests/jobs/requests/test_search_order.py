@@ -35,10 +35,10 @@ def fill(services: Services, seed: int) -> list[int]:
     ids = [runs.create_experiment(services, WORKSPACE, name, {}).id for name in "ab"]
     for number in range(RUNS):
         started_at = services.clock.now() + timedelta(seconds=chance.randrange(20))
-        wanted = runs.RunRequest(
+        request = runs.RunRequest(
             WORKSPACE, chance.choice(ids), "me", f"run {number}", started_at, "", {}
         )
-        job = runs.create_run(services, wanted)
+        job = runs.create_run(services, request)
         with services.db.write() as connection:
             store.change_job(connection, job.id, deleted=chance.random() < 0.2)
             score = chance.choice([None, 0.25, 0.5, 0.5, 0.75, 1.0])
@@ -59,13 +59,13 @@ def test_the_best_runs_by_a_metric_are_those_that_sorting_all_finds(
     ids = fill(services, seed)
     orders = (Order("metric", "score", descending), Order("attribute", "run_name", False))
     quick = 0
-    for places, deleted, offset, limit, more, filtered in itertools.product(
+    for chosen_ids, deleted, offset, limit, more, filtered in itertools.product(
         (ids, ids[:1]), (False, None), (0, 3), (1, 4, 30), (0, 200), (False, True)
     ):
         conditions = (Condition("metric", "score", ">", 0.3),) if filtered else ()
         view = View(conditions, orders, deleted, offset, limit)
         with services.db.read() as connection:
-            question = Question(connection, places, view, {}, more)
+            question = Question(connection, chosen_ids, view, {}, more)
             best, every = question.ids_by_metric(), question.ids()
         assert best in (None, every), view
         quick += best is not None
@@ -80,7 +80,7 @@ def test_the_newest_of_several_experiments_are_those_that_sorting_all_finds(
     every = View(deleted=None)
     for deleted, offset, limit in itertools.product((False, None), (0, 5), (1, 7, 100)):
         with services.db.read() as connection:
-            whole = Question(connection, ids, replace(every, deleted=deleted), {}).ids()
+            expected_ids = Question(connection, ids, replace(every, deleted=deleted), {}).ids()
             view = replace(every, deleted=deleted, offset=offset, limit=limit)
             page = Question(connection, ids, view, {}).ids()
-        assert page == whole[offset : offset + limit]
+        assert page == expected_ids[offset : offset + limit]

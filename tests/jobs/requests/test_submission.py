@@ -61,7 +61,7 @@ def notices(services: Services, job: Job) -> list[str]:
 def register(services: Services, name: str, path: str, kind: str = "custom_model") -> Model:
     return models.register(
         services.db, services.clock, services.datastores,
-        lambda workspace, wanted: model_sources.find(services, workspace, wanted),
+        lambda workspace, reference: model_sources.find(services, workspace, reference),
         WORKSPACE, {"name": name, "path": path, "type": kind}, ME.user,
     )  # fmt: skip
 

@@ -114,8 +114,8 @@ def check(services: Services) -> int:
         for text in (*WORDS, "BASE", "ase", "Kelvin", "by mlflow's", "none of them"):
             job_filter = JobFilter(WORKSPACE, text=text)
             walked, few = (
-                job_search.find_page(connection, job_filter, None, None, JOBS * 3, most).jobs
-                for most in (-1, JOBS * 3)
+                job_search.find_page(connection, job_filter, None, None, JOBS * 3, limit).jobs
+                for limit in (-1, JOBS * 3)
             )
             assert [job.id for job in few] == [job.id for job in walked], text
             full += bool(few)

@@ -36,8 +36,10 @@ def test_every_job_that_fits_starts_in_one_round(
     assert statuses(services, jobs) == [Status.STARTING] * 20
     assert len(executor.launches) == 20
     compute = computes.get(services.db, WORKSPACE, "wide")
-    held = [node.attempt_id for node in computes.nodes_of(services.db, compute)]
-    assert len(held) == 20 and set(held) == {attempt_of(services, job).id for job in jobs}
+    attempt_ids = [node.attempt_id for node in computes.nodes_of(services.db, compute)]
+    assert len(attempt_ids) == 20 and set(attempt_ids) == {
+        attempt_of(services, job).id for job in jobs
+    }
 
 
 def test_a_server_killed_before_the_launches_starts_each_job_once(
@@ -96,5 +98,5 @@ def test_a_launch_that_fails_fails_its_own_job(services: Services) -> None:
     scheduler.preparer.close()
     started = Status.STARTING
     assert statuses(services, jobs) == [started, Status.FAILED, started, started]
-    kept = [attempt_of(services, job).handle is not None for job in jobs]
-    assert kept == [True, False, True, True]
+    launched = [attempt_of(services, job).handle is not None for job in jobs]
+    assert launched == [True, False, True, True]

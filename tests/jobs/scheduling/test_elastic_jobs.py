@@ -48,8 +48,8 @@ def has_nodes(services: Services, count: int) -> None:
     computes.create(services.db, services.clock, WORKSPACE, document, home=services.home)
 
 
-def elastic(least: int = 1, most: int = NODES, **changes: Any) -> dict[str, Any]:
-    sizes = {"min_nodes": least, "max_nodes": most, "grow_after": f"{PAUSE_S}s"}
+def elastic(least: int = 1, maximum: int = NODES, **changes: Any) -> dict[str, Any]:
+    sizes = {"min_nodes": least, "max_nodes": maximum, "grow_after": f"{PAUSE_S}s"}
     return {"compute": "machines", "torchyard": sizes, **changes}
 
 
@@ -125,9 +125,9 @@ def test_it_starts_with_the_nodes_that_are_free(
 
 @pytest.mark.parametrize(("document", "expected"), [
     (elastic(), 4),
-    (elastic(most=3), 3),
+    (elastic(maximum=3), 3),
     (elastic(resources={"instance_count": 2}), 2),
-    (elastic(least=4, most=9), 4),
+    (elastic(least=4, maximum=9), 4),
 ])  # fmt: skip
 def test_it_starts_with_as_many_as_it_may_have(
     services: Services, scheduler: Scheduler, document: dict[str, Any], expected: int
@@ -154,7 +154,7 @@ def test_it_waits_until_its_fewest_are_free(
 
 def test_a_compute_that_never_has_its_fewest_is_refused(services: Services) -> None:
     with pytest.raises(InvalidSpec) as error:
-        submit(services, **elastic(least=5, most=9))
+        submit(services, **elastic(least=5, maximum=9))
     assert error.value.code == "too_many_nodes"
     assert tuple(error.value.at) == ("properties", "torchyard.min_nodes")
 
@@ -176,7 +176,7 @@ def test_a_lost_node_is_left_out(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     computes_of_two(services)
-    job, attempt = started(services, scheduler, **elastic(most=2))
+    job, attempt = started(services, scheduler, **elastic(maximum=2))
     loses(services, executor, attempt, 1)
     waiting = again(services, job)
     assert (waiting.status, waiting.node_count, waiting.error) == (Status.QUEUED, 1, None)
@@ -197,7 +197,7 @@ def computes_of_two(services: Services) -> None:
 def test_other_free_nodes_take_the_place_of_a_lost_one(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
-    job, attempt = started(services, scheduler, **elastic(most=2))
+    job, attempt = started(services, scheduler, **elastic(maximum=2))
     loses(services, executor, attempt, 1)
     assert runs(services, scheduler, job).node_count == 2
 
@@ -206,7 +206,7 @@ def test_a_lost_node_is_used_where_the_fewest_are_not_there_without_it(
     services: Services, scheduler: Scheduler, executor: FakeExecutor
 ) -> None:
     computes_of_two(services)
-    job, attempt = started(services, scheduler, **elastic(least=2, most=2))
+    job, attempt = started(services, scheduler, **elastic(least=2, maximum=2))
     loses(services, executor, attempt, 0)
     assert runs(services, scheduler, job).node_count == 2
 
@@ -215,7 +215,7 @@ def test_free_nodes_are_taken_after_the_pause(
     services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
 ) -> None:
     computes_of_two(services)
-    job, attempt = started(services, scheduler, **elastic(most=2))
+    job, attempt = started(services, scheduler, **elastic(maximum=2))
     loses(services, executor, attempt, 1)
     second = runs(services, scheduler, job)
     clock.advance(PAUSE_S - 1)
@@ -316,8 +316,8 @@ def test_nothing_is_given_that_lets_the_waiting_job_not_start(
     assert attempt_of(services, job).order == ""
 
 
-def giver(name: str, most: int, began_s: float = 0.0) -> Giver:
-    return Giver(name, began_s, most, {"nodes": 1})
+def giver(name: str, maximum: int, began_s: float = 0.0) -> Giver:
+    return Giver(name, began_s, maximum, {"nodes": 1})
 
 
 @pytest.mark.parametrize(("needed", "free", "givers", "expected"), [
@@ -334,8 +334,8 @@ def test_the_fewest_attempts_give_nodes(
     assert shrinking.gifts({"nodes": needed}, {"nodes": free}, givers) == expected
 
 
-def limit(services: Services, **most: int) -> None:
-    quotas.change(services.db, services.clock, WORKSPACE, ALL, most, "olga")
+def limit(services: Services, **limits: int) -> None:
+    quotas.change(services.db, services.clock, WORKSPACE, ALL, limits, "olga")
 
 
 def test_a_quota_bounds_how_it_grows(
@@ -407,7 +407,7 @@ def test_a_server_that_is_killed_while_a_job_shrinks_goes_on(
     when: str,
 ) -> None:
     computes_of_two(services)
-    job, attempt = started(services, scheduler, **elastic(most=2))
+    job, attempt = started(services, scheduler, **elastic(maximum=2))
     if when == "after it":
         worker_reports.lose(services, attempt.id, 1)
     # Another server has the same tables, and nothing of what this one remembers.

@@ -38,8 +38,8 @@ def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     return made
 
 
-def add_cluster(services: Services, name: str, most: int, tier: str = "dedicated") -> None:
-    document = {"name": name, "max_instances": most, "tier": tier}
+def add_cluster(services: Services, name: str, maximum: int, tier: str = "dedicated") -> None:
+    document = {"name": name, "max_instances": maximum, "tier": tier}
     computes.create(services.db, services.clock, WORKSPACE, document, home=services.home)
 
 
@@ -70,7 +70,7 @@ def decide_at_once(services: Services) -> queue.Decision:
     now = services.clock.now()
     with services.db.read() as connection:
         every = shares.read(connection, machine.bounds(services))
-        held = queue_store.list_running(connection)
+        running_jobs = queue_store.list_running(connection)
         rows: Sequence[Any] = connection.execute(
             sa.select(store.jobs).where(store.jobs.c.status == Status.QUEUED.value)
         ).all()
@@ -86,7 +86,7 @@ def decide_at_once(services: Services) -> queue.Decision:
         for row in rows
         if row.retry_at is None or row.retry_at <= now
     ]
-    running = [every.running(attempt, now.timestamp()) for attempt in held]
+    running = [every.running(attempt, now.timestamp()) for attempt in running_jobs]
     return queue.decide(waiting, every.capacity, running)
 
 

@@ -42,8 +42,8 @@ def test_a_job_that_finds_no_node_moves_to_the_other_cluster(lab: Lab) -> None:
 def test_only_as_many_move_as_find_nodes_there(lab: Lab) -> None:
     jobs = [small(lab, 2) for _ in range(4)]
     lab.rounds(3)
-    places = [(lab.again(job).compute, lab.again(job).status) for job in jobs]
-    assert places[3] == ("small", Status.QUEUED)
+    states = [(lab.again(job).compute, lab.again(job).status) for job in jobs]
+    assert states[3] == ("small", Status.QUEUED)
 
 
 def test_a_job_for_which_nodes_are_free_stays(lab: Lab) -> None:

@@ -78,7 +78,7 @@ def test_tasks_of_tensorflow_are_spread_evenly(
 
 
 @pytest.mark.parametrize(
-    ("counts", "nodes", "named"),
+    ("counts", "nodes", "message"),
     [
         ({"worker_count": 3}, 2, "3 tasks of TensorFlow (3 workers, 0 parameter servers)"),
         ({"worker_count": 1}, 2, "over 2 nodes"),
@@ -89,11 +89,11 @@ def test_tasks_of_tensorflow_are_spread_evenly(
     ],
 )
 def test_tasks_that_do_not_fit_the_nodes_are_refused(
-    counts: dict[str, int], nodes: int, named: str
+    counts: dict[str, int], nodes: int, message: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
         job_spec.read(_job({"type": "tensorflow", **counts}, nodes))
-    assert named in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.at[0] == "distribution"
     assert refused.value.hint
 

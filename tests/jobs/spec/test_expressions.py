@@ -169,17 +169,17 @@ def steps_of(path: str) -> Steps:
 
 
 def with_value(document: Mapping[str, Any], steps: Steps, value: str) -> dict[str, Any]:
-    whole = copy.deepcopy(dict(document))
-    place: Any = whole
+    changed = copy.deepcopy(dict(document))
+    parent: Any = changed
     for step, following in itertools.pairwise(steps):
         empty: Any = [None] if isinstance(following, int) else {}
         if isinstance(step, int):
-            place[step] = empty if place[step] is None else place[step]
-        elif not isinstance(place.get(step), dict | list):
-            place[step] = empty
-        place = place[step]
-    place[steps[-1]] = value
-    return whole
+            parent[step] = empty if parent[step] is None else parent[step]
+        elif not isinstance(parent.get(step), dict | list):
+            parent[step] = empty
+        parent = parent[step]
+    parent[steps[-1]] = value
+    return changed
 
 
 def expected(kind: str, path: str, written: str) -> str:
@@ -206,12 +206,12 @@ def test_an_expression_is_resolved_refused_with_its_place_or_shown(
     read, document, _, _ = KINDS[kind]
     steps = steps_of(path)
     value = f"${{{{search_space.lr}}}} {written}" if path == "trial.command" else written
-    whole = with_value(document, steps, value)
+    changed = with_value(document, steps, value)
     if expected(kind, path, written) == "accepted":
-        read(whole)
+        read(changed)
         return
     with pytest.raises(InvalidSpec) as caught:
-        read(whole)
+        read(changed)
     if steps[0] == "torchyard" and kind == "job":
         steps = ("properties", f"torchyard.{steps[1]}")
     assert caught.value.at[: len(steps)] == steps[: len(caught.value.at)] != ()

@@ -23,30 +23,30 @@ def test_an_ordinary_job_has_many_processes_and_an_open_network() -> None:
 
 
 def test_the_workspaces_limits_hold_where_a_job_says_nothing() -> None:
-    place = replace(PLACE, max_processes=500, disk_quota_mb=100, network="none")
-    assert limit_properties.plan({}, place, 2) == LimitsPlan(500, 0, 100 << 20, "none")
-    assert limit_properties.recorded({}, place) == {"torchyard.network": "none"}
-    assert limit_properties.notices({}, place) == [
+    limits = replace(PLACE, max_processes=500, disk_quota_mb=100, network="none")
+    assert limit_properties.plan({}, limits, 2) == LimitsPlan(500, 0, 100 << 20, "none")
+    assert limit_properties.recorded({}, limits) == {"torchyard.network": "none"}
+    assert limit_properties.notices({}, limits) == [
         "workspace `w` sets `torchyard.network` to `none`"
     ]
 
 
 def test_a_job_may_ask_for_less() -> None:
-    place = replace(PLACE, max_processes=500, disk_quota_mb=100, network="workspace")
+    limits = replace(PLACE, max_processes=500, disk_quota_mb=100, network="workspace")
     properties = {
         "torchyard.max_processes": "100",
         "torchyard.disk_quota_mb": "10",
         "torchyard.max_open_files": "512",
         "torchyard.network": "none",
     }
-    limit_properties.check(properties, place, 1, "")
-    assert limit_properties.plan(properties, place, 1) == LimitsPlan(100, 512, 10 << 20, "none")
+    limit_properties.check(properties, limits, 1, "")
+    assert limit_properties.plan(properties, limits, 1) == LimitsPlan(100, 512, 10 << 20, "none")
 
 
 def test_a_workspace_that_became_stricter_counts_at_the_launch() -> None:
-    place = replace(PLACE, max_processes=70, disk_quota_mb=5, network="none")
+    limits = replace(PLACE, max_processes=70, disk_quota_mb=5, network="none")
     properties = {"torchyard.max_processes": "100", "torchyard.disk_quota_mb": "10"}
-    assert limit_properties.plan(properties, place, 1) == LimitsPlan(70, 0, 5 << 20, "none")
+    assert limit_properties.plan(properties, limits, 1) == LimitsPlan(70, 0, 5 << 20, "none")
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_workspace_that_became_stricter_counts_at_the_launch() -> None:
 def test_a_job_that_asks_for_more_than_its_workspace_allows_is_refused(
     key: str, value: str
 ) -> None:
-    place = replace(PLACE, max_processes=500, disk_quota_mb=100, network="workspace")
+    limits = replace(PLACE, max_processes=500, disk_quota_mb=100, network="workspace")
     with pytest.raises(InvalidSpec) as caught:
-        limit_properties.check({f"torchyard.{key}": value}, place, 1, "")
+        limit_properties.check({f"torchyard.{key}": value}, limits, 1, "")
     assert caught.value.code == "limit_exceeded"
     assert caught.value.at == ("properties", f"torchyard.{key}")
     assert "workspace `w` allows" in caught.value.message

@@ -11,10 +11,11 @@ PROPERTY = "torchyard.checkpoint.peer_copies"
 
 
 @pytest.mark.parametrize(
-    ("properties", "kept"), [({}, True), ({PROPERTY: "False"}, False), ({PROPERTY: "true"}, True)]
+    ("properties", "is_kept"),
+    [({}, True), ({PROPERTY: "False"}, False), ({PROPERTY: "true"}, True)],
 )
-def test_they_are_kept_unless_it_is_turned_off(properties: dict[str, str], kept: bool) -> None:
-    assert own_properties.keeps_peer_copies(properties) is kept
+def test_they_are_kept_unless_it_is_turned_off(properties: dict[str, str], is_kept: bool) -> None:
+    assert own_properties.keeps_peer_copies(properties) is is_kept
 
 
 @pytest.mark.parametrize("written", ["no", 0, "", "n1"])

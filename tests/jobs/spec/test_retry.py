@@ -62,8 +62,8 @@ def test_what_is_tried_again(words: dict[str, str], failure: Failure, tried: boo
 
 def test_patterns_are_looked_for_in_lines() -> None:
     text = "a\nNCCL op, timed out\n"
-    wanted = ["^NCCL .*, timed out$", "^op", "a\\nN", "ä"]
-    assert log_patterns.found(wanted, text) == {"^NCCL .*, timed out$", "a\\nN"}
+    expressions = ["^NCCL .*, timed out$", "^op", "a\\nN", "ä"]
+    assert log_patterns.found(expressions, text) == {"^NCCL .*, timed out$", "a\\nN"}
     assert log_patterns.found(["ä"], "größer ä\udcff") == {"ä"}
 
 
@@ -84,7 +84,7 @@ def test_pauses_double_and_end_with_the_last_attempt() -> None:
 
 
 @pytest.mark.parametrize(
-    "properties, near",
+    "properties, suggestion",
     [
         ({"torchyard.retry.max_attempt": 3}, "torchyard.retry.max_attempts"),
         ({"torchyard.retry.max_attempts": "many"}, "number from 1"),
@@ -97,11 +97,11 @@ def test_pauses_double_and_end_with_the_last_attempt() -> None:
     ],
 )
 def test_a_slip_of_the_pen_is_refused(
-    properties: dict[str, Any], near: str, services: Services
+    properties: dict[str, Any], suggestion: str, services: Services
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
         submit(services, properties=properties)
-    assert near in refused.value.hint
+    assert suggestion in refused.value.hint
     assert refused.value.at[0] == "properties"
 
 

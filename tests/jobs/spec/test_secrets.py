@@ -243,9 +243,9 @@ def test_the_words_of_a_datastores_library_show_no_credentials() -> None:
         "sas_token": f"?sv=1&sig={signature}",
         "client_kwargs": {"password": "hunter2-hunter2"},
     }
-    place = RemoteFiles("datastore `d`", "s3", options, "b")
+    files = RemoteFiles("datastore `d`", "s3", options, "b")
     words = f"no me at http://h?sig={signature}, {key} or {json.dumps(options)}"
-    with pytest.raises(Unreachable) as caught, place._translated("x"):
+    with pytest.raises(Unreachable) as caught, files._translated("x"):
         raise RuntimeError(words)
     message = caught.value.message
     assert not [secret for secret in (key, signature, "hunter2") if secret in message]

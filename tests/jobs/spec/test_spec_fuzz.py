@@ -78,11 +78,11 @@ def _read(document: Any) -> None:
 def _places(node: Any) -> list[tuple[Any, Any]]:
     """(container, key) of every value of the document."""
     pairs = node.items() if isinstance(node, dict) else enumerate(node)
-    places = [(node, key) for key, _ in pairs]
-    for container, key in list(places):
+    keys = [(node, key) for key, _ in pairs]
+    for container, key in list(keys):
         if isinstance(container[key], dict | list):
-            places += _places(container[key])
-    return places
+            keys += _places(container[key])
+    return keys
 
 
 @pytest.mark.slow
@@ -91,8 +91,8 @@ def _places(node: Any) -> list[tuple[Any, Any]]:
 def test_a_whole_job_with_anything_anywhere(changes: list[tuple[int, Any]]) -> None:
     document = copy.deepcopy(WHOLE)
     for number, value in changes:
-        places = _places(document)
-        container, key = places[number % len(places)]
+        positions = _places(document)
+        container, key = positions[number % len(positions)]
         container[key] = value
     _read(document)
 

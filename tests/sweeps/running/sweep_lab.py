@@ -106,9 +106,9 @@ class SweepLab:
         worker.tell("node_exited", exit_code=-15, error={"code": "canceled", "message": "stopped"})
         self.executor.finish(attempt.id)
 
-    def run(self, loss: Callable[[Mapping[str, Any]], float], most: int = 100) -> None:
+    def run(self, loss: Callable[[Mapping[str, Any]], float], limit: int = 100) -> None:
         """Until the sweep ends, let every trial complete with the loss of its parameters."""
-        for _ in range(most):
+        for _ in range(limit):
             self.round()
             if self.sweep.status.ended:
                 return

@@ -241,7 +241,7 @@ def test_a_sweep_ends_when_its_time_is_over(lab: SweepLab) -> None:
 def test_more_trials_can_be_added_to_a_sweep_that_ended(lab: SweepLab) -> None:
     lab.create(name="whole", limits={"max_total_trials": 6, "max_concurrent_trials": 2})
     lab.run(_lr)
-    whole = [dict(trial.parameters) for trial in lab.trials]
+    parameters = [dict(trial.parameters) for trial in lab.trials]
     lab.create()
     lab.run(_lr)
     with pytest.raises(Conflict):
@@ -250,7 +250,7 @@ def test_more_trials_can_be_added_to_a_sweep_that_ended(lab: SweepLab) -> None:
     assert lab.status() is Status.RUNNING and lab.sweep.ended_at is None
     lab.run(_lr)
     assert lab.status() is Status.COMPLETED
-    assert [dict(trial.parameters) for trial in lab.trials] == whole
+    assert [dict(trial.parameters) for trial in lab.trials] == parameters
 
 
 def test_archiving_and_deleting_a_sweep_cover_its_trials(lab: SweepLab) -> None:
@@ -275,7 +275,7 @@ def test_a_trial_that_was_deleted_is_still_known(lab: SweepLab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "place"),
+    ("changes", "path"),
     [
         (
             {"trial": {**SWEEP["trial"], "distribution": {"type": "none"}}},
@@ -292,11 +292,11 @@ def test_a_trial_that_was_deleted_is_still_known(lab: SweepLab) -> None:
     ],
 )
 def test_what_is_wrong_with_the_trial_is_told_at_its_place(
-    lab: SweepLab, changes: dict[str, Any], place: tuple[str, ...]
+    lab: SweepLab, changes: dict[str, Any], path: tuple[str, ...]
 ) -> None:
     with pytest.raises(InvalidSpec) as caught:
         lab.create(**changes)
-    assert tuple(caught.value.at or ())[: len(place)] == place
+    assert tuple(caught.value.at or ())[: len(path)] == path
     assert jobs.find_by_name(lab.services.db, support.WORKSPACE, "tuning") is None
 
 

@@ -22,8 +22,8 @@ def space(**parameters: Any) -> SearchSpace:
 
 
 def drawn(parameter: dict[str, Any], count: int = 2000) -> list[Any]:
-    whole = space(x=parameter)
-    return [independent.random_point(whole, 1, number)["x"] for number in range(count)]
+    search_space = space(x=parameter)
+    return [independent.random_point(search_space, 1, number)["x"] for number in range(count)]
 
 
 _NUMBERS = st.floats(-50, 50, allow_nan=False)
@@ -59,13 +59,13 @@ def parameters(draw: st.DrawFn, depth: int = 0) -> dict[str, Any]:
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(["x", "y", "z"]), parameters(), min_size=1), st.data())
 def test_every_point_lies_in_its_space(body: dict[str, Any], data: st.DataObject) -> None:
-    whole = space(**body)
+    search_space = space(**body)
     seed, number = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.integers(0, 10**6))
     for draw in (independent.random_point, independent.sobol_point):
-        point = draw(whole, seed, number)
-        assert contains(whole, point)
-        assert contains(whole, json.loads(json.dumps(point)))
-        assert draw(whole, seed, number) == point
+        point = draw(search_space, seed, number)
+        assert contains(search_space, point)
+        assert contains(search_space, json.loads(json.dumps(point)))
+        assert draw(search_space, seed, number) == point
 
 
 @pytest.mark.parametrize("q", [0.1, 0.25, 3, 7])
@@ -84,10 +84,10 @@ def test_the_bounds_of_loguniform_are_exponents() -> None:
 
 
 def test_logbase_replaces_e() -> None:
-    whole = space_reading.read(
+    search_space = space_reading.read(
         {"x": {"type": "loguniform", "min_value": -3, "max_value": 0}}, ("search_space",), 10.0
     )
-    values: list[Any] = [independent.random_point(whole, 0, n)["x"] for n in range(500)]
+    values: list[Any] = [independent.random_point(search_space, 0, n)["x"] for n in range(500)]
     assert all(0.001 <= value <= 1 for value in values)
     assert min(values) < 0.002
 
@@ -107,9 +107,9 @@ def test_distributions_have_their_moments() -> None:
 
 
 def test_seeds_and_numbers_draw_again() -> None:
-    whole = space(x={"type": "uniform", "min_value": 0, "max_value": 1})
+    search_space = space(x={"type": "uniform", "min_value": 0, "max_value": 1})
     points = {
-        independent.random_point(whole, seed, number)["x"]
+        independent.random_point(search_space, seed, number)["x"]
         for seed in range(5)
         for number in range(20)
     }
@@ -117,14 +117,14 @@ def test_seeds_and_numbers_draw_again() -> None:
 
 
 def test_the_grid_has_each_combination_once() -> None:
-    whole = space(
+    search_space = space(
         a={"type": "choice", "values": [1, 2, 2, True, "1"]},
         b={"type": "randint", "upper": 3},
         c={"type": "quniform", "min_value": 0, "max_value": 1, "q": 0.3},
         d={"type": "choice", "values": ["x", {"n": {"type": "choice", "values": [5, 6]}, "m": 1}]},
     )
-    size = independent.grid_size(whole)
-    points = [independent.grid_point(whole, number) for number in range(size)]
+    size = independent.grid_size(search_space)
+    points = [independent.grid_point(search_space, number) for number in range(size)]
     combinations = [
         {"a": a, "b": b, "c": c, "d": d}
         for a, b, c, d in itertools.product(
@@ -135,15 +135,15 @@ def test_the_grid_has_each_combination_once() -> None:
         )
     ]
     assert list(map(repr, points)) == list(map(repr, combinations))
-    assert independent.grid_point(whole, size) is None
+    assert independent.grid_point(search_space, size) is None
 
 
 def test_sobol_spreads_evenly() -> None:
-    whole = space(
+    search_space = space(
         x={"type": "uniform", "min_value": 0, "max_value": 1},
         y={"type": "uniform", "min_value": 0, "max_value": 1},
     )
-    points: list[Any] = [independent.sobol_point(whole, 7, number) for number in range(64)]
+    points: list[Any] = [independent.sobol_point(search_space, 7, number) for number in range(64)]
     for name in ("x", "y"):
         cells = sorted(int(64 * point[name]) for point in points)
         assert cells == list(range(64))
@@ -166,10 +166,10 @@ def test_sobol_is_the_published_sequence_before_its_shift() -> None:
 def test_sobol_refuses_more_than_it_has() -> None:
     assert sampling.MOST_SOBOL == sobol.MOST_COORDINATES
     body = {f"p{index}": {"type": "randint", "upper": 3} for index in range(66)}
-    whole = space(**body)
-    assert len(quantiles.coordinates(whole)) == 66
+    search_space = space(**body)
+    assert len(quantiles.coordinates(search_space)) == 66
     with pytest.raises(InvalidSpec, match="the most for sobol"):
-        sampling.check(sampling.Sampling("sobol"), whole, 1)
+        sampling.check(sampling.Sampling("sobol"), search_space, 1)
     with pytest.raises(ValueError, match="66 coordinates"):
         sobol.point(0, 66, 0)
 

@@ -179,8 +179,8 @@ def test_points_to_begin_with_come_first_and_are_learnt_from(search: Search) -> 
 @needs_optuna
 def test_trials_of_an_earlier_sweep_are_learnt_from(search: Search) -> None:
     spec = sweep("tpe", 3)
-    near = {"x": 1.0, "lr": 1.0, "act": "relu", "n": 7}
-    points: list[dict[str, Any]] = [{**near, "x": 1.0 + number / 50} for number in range(30)] + [
+    center = {"x": 1.0, "lr": 1.0, "act": "relu", "n": 7}
+    points: list[dict[str, Any]] = [{**center, "x": 1.0 + number / 50} for number in range(30)] + [
         {"x": 9.0, "lr": 0.001, "act": "gelu", "n": 19}
     ] * 10
     earlier = [KnownTrial(n, point, "completed", (loss(point),)) for n, point in enumerate(points)]

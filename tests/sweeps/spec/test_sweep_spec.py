@@ -53,21 +53,21 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    whole = copy.deepcopy(document())
+    body = copy.deepcopy(document())
     *parents, last = path.split(".")
-    place = whole
+    parent = body
     for key in parents:
-        place = place.setdefault(key, {})
+        parent = parent.setdefault(key, {})
     if value is None:
-        place.pop(last, None)
+        parent.pop(last, None)
     else:
-        place[last] = value
-    return whole
+        parent[last] = value
+    return body
 
 
-def refused(whole: Any) -> InvalidSpec:
+def refused(body: Any) -> InvalidSpec:
     with pytest.raises(InvalidSpec) as error:
-        read(whole)
+        read(body)
     assert error.value.hint
     return error.value
 
@@ -93,16 +93,16 @@ def test_the_document_of_a_trial_is_a_job_file() -> None:
 
 
 def test_what_the_sweep_gives_its_trials_reaches_them() -> None:
-    whole = document(
+    body = document(
         compute="azureml:gpu",
         resources={"instance_count": 2, "shm_size": "1g"},
         queue_settings={"job_tier": "spot"},
         torchyard={"seed": 3, "retry": {"max_attempts": 2}},
     )
-    whole["trial"]["resources"] = {"instance_count": 3}
-    whole["limits"]["trial_timeout"] = 60
-    whole["trial"]["environment_variables"] = {"A": "b"}
-    trial = read(whole).trial_document(0, {"B": "hello", "C": 0.5})
+    body["trial"]["resources"] = {"instance_count": 3}
+    body["limits"]["trial_timeout"] = 60
+    body["trial"]["environment_variables"] = {"A": "b"}
+    trial = read(body).trial_document(0, {"B": "hello", "C": 0.5})
     assert trial["resources"] == {"instance_count": 3, "shm_size": "1g"}
     assert trial["limits"] == {"timeout": 60.0}
     assert trial["compute"] == "azureml:gpu" and trial["queue_settings"] == {"job_tier": "spot"}
@@ -111,11 +111,11 @@ def test_what_the_sweep_gives_its_trials_reaches_them() -> None:
 
 
 def test_a_hyperparameter_that_looks_like_a_secret_is_not_masked() -> None:
-    whole = document(
+    body = document(
         search_space={"api_key": {"type": "choice", "values": [512]}},
         trial={"command": "run ${{search_space.api_key}}", "environment": "python"},
     )
-    trial = read(whole).trial_document(0, {"api_key": 512})
+    trial = read(body).trial_document(0, {"api_key": 512})
     assert trial["properties"] == {"torchyard.not_secrets": "AZUREML_SWEEP_api_key"}
 
 
@@ -168,8 +168,8 @@ def test_what_is_wrong_is_refused_with_its_place(
 
 
 def test_the_message_for_a_parameter_that_is_missing_names_the_nearest() -> None:
-    whole = changed("trial.command", "x ${{search_space.B}} ${{search_space.CC}}")
-    assert refused(whole).hint == "did you mean `C`?"
+    body = changed("trial.command", "x ${{search_space.B}} ${{search_space.CC}}")
+    assert refused(body).hint == "did you mean `C`?"
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_policies_of_ours_are_read_from_the_mapping_and_from_properties() -> Non
 
 
 def test_samplers_are_named_in_our_mapping() -> None:
-    whole = document(torchyard={"sampler": "cmaes", "seed": 7})
-    del whole["sampling_algorithm"]
-    sampling = read(whole).sampling
+    body = document(torchyard={"sampler": "cmaes", "seed": 7})
+    del body["sampling_algorithm"]
+    sampling = read(body).sampling
     assert (sampling.algorithm, sampling.seed, sampling.is_seeded) == ("cmaes", 7, True)
     assert "torchyard: {sampler: tpe}" in refused(document(sampling_algorithm="tpe")).hint
 
@@ -237,8 +237,8 @@ def test_points_of_an_earlier_sweep_outside_the_space_are_left_out() -> None:
 
 
 def test_a_search_that_can_not_learn_is_told() -> None:
-    whole = document(sampling_algorithm="bayesian", limits={"max_total_trials": 20})
-    assert "max_concurrent_trials" in " ".join(read(whole).notices)
+    body = document(sampling_algorithm="bayesian", limits={"max_total_trials": 20})
+    assert "max_concurrent_trials" in " ".join(read(body).notices)
 
 
 def component_sweep() -> SweepSpec:
@@ -249,8 +249,8 @@ def test_a_component_is_the_trial_once_it_is_resolved() -> None:
     spec = component_sweep()
     assert spec.component == "azureml:train:1" and not spec.trial
     command = "train --a ${{inputs.A}} --b ${{inputs.B}} --c ${{inputs.C}}"
-    whole = spec.with_trial({"command": command, "environment": "python"})
-    trial = whole.trial_document(0, {"B": "world", "C": 0.5})
+    body = spec.with_trial({"command": command, "environment": "python"})
+    trial = body.trial_document(0, {"B": "world", "C": 0.5})
     assert trial["command"] == "train --a ${{inputs.A}} --b world --c 0.5"
     with pytest.raises(InvalidSpec, match="does not use hyperparameter `C`"):
         spec.with_trial({"command": "train ${{inputs.B}}", "environment": "python"})
@@ -277,7 +277,7 @@ def test_hostile_documents_are_refused_in_time() -> None:
         deep = {"type": "choice", "values": [{"a": deep}]}
     assert "deep" in refused(changed("search_space.B", deep)).message
     for value in (10**400, float("nan"), "x" * 5000, None, [1], "a\0"):
-        whole = changed("search_space.B", {"type": "choice", "values": [value]})
-        assert refused(whole).at[:2] == ("search_space", "B")
+        body = changed("search_space.B", {"type": "choice", "values": [value]})
+        assert refused(body).at[:2] == ("search_space", "B")
     assert refused([]).message
     assert "torchyard.seed" in str(refused(document(torchyard={"seed": "9" * 10_000})).at)

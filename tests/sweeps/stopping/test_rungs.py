@@ -115,5 +115,5 @@ def test_the_table_says_what_became_of_each_trial_at_each_rung() -> None:
 def test_the_table_has_brackets_apart() -> None:
     policy = Hyperband(max_intervals=9, reduction_factor=3)
     climbs = {number: Climb([1.0] * 3) for number in (0, 9, 14)}
-    places = [(r.bracket, r.number, r.interval) for r in table(policy, "minimize", climbs)]
-    assert places == [(0, 0, 1), (1, 9, 3)]
+    rows = [(r.bracket, r.number, r.interval) for r in table(policy, "minimize", climbs)]
+    assert rows == [(0, 0, 1), (1, 9, 3)]

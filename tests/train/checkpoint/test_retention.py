@@ -36,9 +36,9 @@ def test_a_metric_that_is_nan_is_never_the_best() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "named"),
+    ("rule", "message"),
     [({"last": 0}, "`keep_last`"), ({"every": -5}, "`keep_every`"), ({"mode": "low"}, "`best`")],
 )
-def test_a_rule_that_makes_no_sense_is_named(rule: dict[str, Any], named: str) -> None:
-    with pytest.raises(CheckpointError, match=named):
+def test_a_rule_that_makes_no_sense_is_named(rule: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
         Retention(**rule)

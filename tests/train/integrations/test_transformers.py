@@ -60,8 +60,8 @@ def test_a_trainer_that_was_killed_and_stopped_ends_with_the_same_weights(tmp_pa
     (checkpoints / "checkpoint-30").mkdir()
     (checkpoints / "checkpoint-30/trainer_state.json").write_text("{}")
     training.train(script, folder, end_at=33, by=signal.SIGTERM)
-    whole = {path.parent.name for path in checkpoints.glob("*/manifest.json")}
-    assert whole == {"checkpoint-30", "checkpoint-34"}
+    complete = {path.parent.name for path in checkpoints.glob("*/manifest.json")}
+    assert complete == {"checkpoint-30", "checkpoint-34"}
     optimizer = checkpoints / "checkpoint-34/optimizer.pt"
     optimizer.write_bytes(optimizer.read_bytes()[:-1])
     assert training.train(script, folder) == ["resumed from 30 now at 48", weights]

@@ -106,8 +106,8 @@ def step(weights_D: list[float], points_ND: Any, classes_N: list[int]) -> list[f
         chance = 1 / (1 + math.exp(-score))
         loss -= math.log(chance if truth else 1 - chance)
         right += (chance > 0.5) == bool(truth)
-        for place, x in enumerate(point):
-            gradient_D[place] += (chance - truth) * x
+        for index, x in enumerate(point):
+            gradient_D[index] += (chance - truth) * x
     many = len(classes_N)
     return [each / many for each in gradient_D] + [loss / many, right / many]
 

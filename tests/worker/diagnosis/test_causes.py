@@ -383,7 +383,7 @@ def test_a_failure_with_any_text_can_be_encoded(context: DiagnosisContext) -> No
 
 
 @pytest.mark.parametrize(
-    ("recorded", "message", "named"),
+    ("recorded", "message", "rank"),
     [
         ("2", "bad", 2),
         ("", "bad", 1),
@@ -391,14 +391,14 @@ def test_a_failure_with_any_text_can_be_encoded(context: DiagnosisContext) -> No
     ],
 )
 def test_below_a_launcher_the_rank_is_the_one_that_the_script_sees(
-    context: DiagnosisContext, recorded: str, message: str, named: int
+    context: DiagnosisContext, recorded: str, message: str, rank: int
 ) -> None:
     record(context, 1, NOW, "ValueError", message, rank=recorded)
     failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
     assert failure is not None
-    assert failure.message.startswith(f"rank {named} on node 1 exited with code 1: ValueError: bad")
+    assert failure.message.startswith(f"rank {rank} on node 1 exited with code 1: ValueError: bad")
     assert failure.details["rank"] == 1
-    assert failure.details.get("script_rank", 1) == named
+    assert failure.details.get("script_rank", 1) == rank
 
 
 def test_a_rank_that_a_launcher_lists_is_named(context: DiagnosisContext) -> None:

@@ -111,8 +111,8 @@ def test_a_hundred_megabytes_from_eight_files_are_shipped(
 
     def write(file: Path) -> None:
         with open(file, "wb") as opened:
-            for place in range(0, size, 1 << 18):
-                opened.write(content[place : place + (1 << 18)])
+            for offset in range(0, size, 1 << 18):
+                opened.write(content[offset : offset + (1 << 18)])
 
     writers = [threading.Thread(target=write, args=(file,)) for file in files]
     for writer in writers:

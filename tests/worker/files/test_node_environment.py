@@ -28,9 +28,9 @@ from torchyard.worker.files.node_cache import NodeCache
 class FakeLink:
     """Answers as the server's routes do, from folders of this machine."""
 
-    def __init__(self, environment: Path, kept: Path) -> None:
+    def __init__(self, environment: Path, target: Path) -> None:
         self.environment = environment
-        self.kept = kept
+        self.kept = target
         self.sent_bytes = 0
         self.lists: dict[str, dict[str, Any]] = {}
         self.cut_after: list[int] = []

@@ -306,14 +306,14 @@ def _put_blob(home: Path, content: bytes) -> str:
 
 
 def test_what_the_jobs_user_cannot_read_is_downloaded(tmp_path: Path) -> None:
-    near, far = tmp_path / "near", tmp_path / "far.csv"
-    near.mkdir()
-    (near / "a.csv").write_text("a")
+    local, far = tmp_path / "near", tmp_path / "far.csv"
+    local.mkdir()
+    (local / "a.csv").write_text("a")
     folder = tmp_path / "inputs"
     folder.mkdir()
     input_plans = {
         name: InputPlan(kind, mode="download", source=str(source))
-        for name, kind, source in (("near", "uri_folder", near), ("far", "uri_file", far))
+        for name, kind, source in (("near", "uri_folder", local), ("far", "uri_file", far))
     }
     fetched = []
 
@@ -331,8 +331,8 @@ def test_what_the_jobs_user_cannot_read_is_downloaded(tmp_path: Path) -> None:
     assert Path(placed.values["far"]).read_text() == "far"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (near / "a.csv").unlink()
-    near.rmdir()
-    near.write_text("another machine's")
+    (local / "a.csv").unlink()
+    local.rmdir()
+    local.write_text("another machine's")
     inputs.place_inputs(input_plans, elsewhere, blobs, fetch)
     assert fetched == ["far", "near", "far"]

@@ -238,12 +238,12 @@ def test_the_signal_for_stacks_disturbs_nothing(packages: Path, tmp_path: Path) 
     assert "in wait" in stack.read_text()
 
 
-@pytest.mark.parametrize("most", [64, 200])
-def test_few_open_files_hide_no_end(most: int, packages: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [64, 200])
+def test_few_open_files_hide_no_end(limit: int, packages: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(ENDS["sys.exit(3)"])
     program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\nulimit -n {most}\nexec "{sys.executable}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nulimit -n {limit}\nexec "{sys.executable}" "$@"\n')
     program.chmod(0o755)
     code, _, _ = run(script, packages, tmp_path / "errors", str(program))
     (record,) = read(tmp_path / "errors")

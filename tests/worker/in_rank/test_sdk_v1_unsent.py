@@ -128,8 +128,8 @@ os.kill(os.getpid(), 9)
 def test_a_line_that_is_cut_off_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "rank-0").mkdir()
     file = tmp_path / "rank-0" / f"1{sdk_v1_unsent.ENDING}"
-    whole = json.dumps({"id": 1, "run": "r", "metric": {"name": "m"}})
-    file.write_text(f'[1]\n{{"id": 7, "ru\n{whole}\n{{"sent": [7, 8]}}\n{whole[:20]}')
+    line = json.dumps({"id": 1, "run": "r", "metric": {"name": "m"}})
+    file.write_text(f'[1]\n{{"id": 7, "ru\n{line}\n{{"sent": [7, 8]}}\n{line[:20]}')
     assert list(sdk_v1_unsent.left(tmp_path)) == [("r", {"name": "m"})]
 
 

@@ -89,7 +89,7 @@ def _stopped(bench: Bench, command: str, names: str, reason: str = "cancel") -> 
     handle = bench.launch(plan)
     work = bench.node(plan) / "work"
     for name in names:
-        bench.server.wait_until((work / f"ready-{name}").exists, what=f"script {name} is ready")
+        bench.server.wait_until((work / f"ready-{name}").exists, goal=f"script {name} is ready")
     bench.server.say_stop(reason)
     bench.wait(handle, 120)
     return plan

@@ -47,12 +47,12 @@ def requests(stub: StubServer) -> PUTS:
     return seen
 
 
-def save(outputs: Path, step: int, content: str = "state", whole: bool = True) -> Path:
+def save(outputs: Path, step: int, content: str = "state", is_complete: bool = True) -> Path:
     folder = outputs / "checkpoints" / f"step-{step:08d}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "__RANK_0.distcp").write_text(f"{content} {step}")
     (folder / "zzz").write_text("behind the manifest by name")
-    if whole:
+    if is_complete:
         (folder / "manifest.new").write_text("{}")
         os.rename(folder / "manifest.new", folder / "manifest.json")
     return folder
@@ -70,7 +70,7 @@ def test_the_manifest_is_sent_last_and_each_file_once(
     stub: StubServer, link: Connection, requests: PUTS, tmp_path: Path
 ) -> None:
     delivery = CheckpointDelivery(link, tmp_path)
-    save(tmp_path, 100, whole=False)
+    save(tmp_path, 100, is_complete=False)
     delivery.deliver()
     assert requests == []
     save(tmp_path, 100)

@@ -91,9 +91,9 @@ def test_lines_that_were_lost_all_the_same_are_told_with_their_number(small: Ben
     """Faster than the space behind the log can be watched."""
     command = _PRINT.format(lines=100_000, filling="x" * 200, seconds=0)
     small.run(small.plan(command))
-    kept = small.server.logs["user_logs/std_log.txt"]
+    log = small.server.logs["user_logs/std_log.txt"]
     (notice,) = [text for text in _notices(small) if "incomplete" in text]
-    assert f"after {len(kept):,} bytes, {kept.count(bytes([10])):,} lines" in notice
+    assert f"after {len(log):,} bytes, {log.count(bytes([10])):,} lines" in notice
 
 
 def test_metrics_logged_on_a_full_disk_arrive(small: Bench) -> None:

@@ -318,8 +318,8 @@ def test_a_shell_script_with_windows_line_endings_is_told(
     code = bench.server.put_snapshot({script: text, "train.py": "print(1)"})
     notices = run(bench, command, programs, code=code)
     assert bench.exit() == {"exit_code": 0, "error": None}
-    named = "./b.sh" if "./b.sh" in command else script
-    assert [notice for notice in notices if "Windows" in notice] == [endings(named)]
+    program = "./b.sh" if "./b.sh" in command else script
+    assert [notice for notice in notices if "Windows" in notice] == [endings(program)]
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,11 @@ def test_an_event_is_stored_once_there_is_space(tmp_path: Path) -> None:
     events = Events(
         Connection.of_attempt(ServerAddress("http://127.0.0.1:9"), "t", "a"), 0, tmp_path, Control()
     )
-    kept = events._spool
+    spool = events._spool
     events._spool = open("/dev/full", "ab", buffering=0)
     events.post("notice", message="first")
     events._spool.close()
-    events._spool = kept
+    events._spool = spool
     events.post("notice", message="second")
     events.close()
     lines = (tmp_path / "events.jsonl").read_text().splitlines()

@@ -325,12 +325,12 @@ def test_a_file_that_was_changed_on_its_way_is_not_taken(pair: Pair) -> None:
 def test_a_message_that_is_repeated_is_not_taken(pair: Pair) -> None:
     sent: list[bytes] = []
     channel = pair.connect()
-    whole = channel._connection.sendall
+    send_all = channel._connection.sendall
 
     class Noted:
         def sendall(self, content: bytes) -> None:
             sent.append(content)
-            whole(content)
+            send_all(content)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(connection, name)
@@ -339,7 +339,7 @@ def test_a_message_that_is_repeated_is_not_taken(pair: Pair) -> None:
     channel._connection = Noted()  # type: ignore[assignment]
     channel.send({"kind": "keep", "names": []})
     channel.receive()
-    whole(sent[0])
+    send_all(sent[0])
     with pytest.raises(OSError):
         channel.receive()
     channel._connection = connection
@@ -408,10 +408,10 @@ def test_a_worker_delivers_for_a_node_that_was_lost_before_it_could(
 
     server.refuse = refuse
     plan, handle = _launch(bench, tmp_path, peer_copies=peer_copies)
-    server.wait_until(lambda: f"{_PART[:-1]}0" in server.files, what="node 0's part")
+    server.wait_until(lambda: f"{_PART[:-1]}0" in server.files, goal="node 0's part")
     copy = bench.node(plan, 0) / "peer-copies" / "step-00000001"
     if peer_copies:
-        server.wait_until((copy / "manifest.json").exists, what="node 1's copy")
+        server.wait_until((copy / "manifest.json").exists, goal="node 1's copy")
         assert (copy / "part-1").read_text() == "part of rank 1"
     _kill_node(bench, plan, 1)
     server.say_stop("failed")

@@ -11,27 +11,27 @@ from torchyard.worker.node.resumption import Resumption
 
 
 def test_the_note_is_told_once(tmp_path: Path) -> None:
-    kept: list[Any] = []
+    received: list[Any] = []
     note = tmp_path / "note"
-    resumption = Resumption("job", note, kept.extend, every_s=0.02)
+    resumption = Resumption("job", note, received.extend, every_s=0.02)
     resumption.start()
     time.sleep(0.1)
-    assert kept == []
+    assert received == []
     note.write_text('{"step": 3}')
-    eventually(lambda: kept, "the step to be noted")
+    eventually(lambda: received, "the step to be noted")
     resumption.close()
     record = {"kind": "tag", "run": "job", "key": "torchyard.resumed_from", "value": '{"step": 3}'}
-    assert kept == [record]
+    assert received == [record]
 
 
 def test_a_job_that_ends_at_once_is_looked_at_too(tmp_path: Path) -> None:
-    kept: list[Any] = []
+    received: list[Any] = []
     note = tmp_path / "note"
-    resumption = Resumption("job", note, kept.extend, every_s=60)
+    resumption = Resumption("job", note, received.extend, every_s=60)
     resumption.start()
     note.write_text("x" * 5_000_000)
     resumption.close()
-    assert [len(record["value"]) for record in kept] == [1_000]
+    assert [len(record["value"]) for record in received] == [1_000]
 
 
 def test_a_full_disk_fails_nothing(tmp_path: Path, capsys: Any) -> None:

@@ -79,16 +79,16 @@ def test_a_hanging_nvidia_smi_does_not_hold_up_the_end(bench: Bench, tmp_path: P
 
 
 def test_points_of_a_later_attempt_come_after_the_others(tmp_path: Path) -> None:
-    kept: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     plan = LaunchPlan(
         "a", 2, "job", "w", "e", "", "http://x", "t", "r", str(tmp_path), system_metrics_s=0.01
     )
-    sampler = SystemMetrics(plan, 0, Places(tmp_path), dict, kept.extend)
+    sampler = SystemMetrics(plan, 0, Places(tmp_path), dict, received.extend)
     sampler.start()
-    eventually(lambda: kept, "a sample")
+    eventually(lambda: received, "a sample")
     sampler.close()
-    assert kept[0]["step"] == 10_000_000
-    assert kept[0]["key"].startswith("system/node-0/")
+    assert received[0]["step"] == 10_000_000
+    assert received[0]["key"].startswith("system/node-0/")
 
 
 def test_a_full_disk_costs_figures_and_nothing_else(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_other_nodes_hear_of_a_signal_while_they_wait_for_this_one(bench: Bench)
             event["kind"] == "node_stopping" and event["body"]["reason"] == "signal"
             for event in bench.server.events.get(1, [])
         ),
-        what="the signal to be reported",
+        goal="the signal to be reported",
     )
     bench.executor.stop(handle, 10.0)
     bench.wait(handle)

@@ -14,15 +14,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's abstrac
 
 def test_a_port_stays_taken_while_another_node_of_its_job_runs() -> None:
     mark = PortMark()
-    held = hold_port(6960, 6980)
-    mark.set(held.port)
+    reservation = hold_port(6960, 6980)
+    mark.set(reservation.port)
     # As when node 0's worker is killed: its ranks listen no more, and nothing holds the port.
-    held.close()
+    reservation.close()
     try:
         with pytest.raises(Failure, match="no port"):
-            hold_port(held.port, held.port)
-        following = hold_port(held.port, 6999)
-        assert following.port > held.port
+            hold_port(reservation.port, reservation.port)
+        following = hold_port(reservation.port, 6999)
+        assert following.port > reservation.port
         following.close()
     finally:
         mark.close()

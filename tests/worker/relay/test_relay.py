@@ -309,8 +309,8 @@ def test_why_a_record_was_rejected_is_told(server: MlflowStub, tmp_path: Path) -
 
     def history(body: dict[str, Any]) -> dict[str, Any]:
         rejected = [
-            {"seq": body["seq"] + place, "message": f"step {record['step']} is odd"}
-            for place, record in enumerate(body["records"])
+            {"seq": body["seq"] + index, "message": f"step {record['step']} is odd"}
+            for index, record in enumerate(body["records"])
             if record["step"] == 13
         ]
         return {**original(body), "rejected": rejected}
@@ -345,8 +345,8 @@ def test_a_batch_that_is_refused_is_sent_by_halves(server: MlflowStub, tmp_path:
     assert len(response) == 1 and "poisoned" in response[0]
     # In its place came something that the server counts, and refuses in its own words.
     assert server.history[0][31] == {}
-    kept = [record["step"] for record in server.history[0] if record]
-    assert kept == [step for step in range(50) if step != 31]
+    steps = [record["step"] for record in server.history[0] if record]
+    assert steps == [step for step in range(50) if step != 31]
 
 
 def test_an_attempt_that_is_over_ends_the_wait(server: MlflowStub, tmp_path: Path) -> None:

@@ -161,8 +161,8 @@ def test_what_mlflow_3_tells_of_a_model_travels_with_the_metric(
         status, _ = script.post("/log-metric", run_id="job-1", **{**point, "model_id": 3})
         assert status == 400
         assert relay.finish(60.0)
-    wanted = {"kind": "metric", "run": "job-1", **point}
-    assert server.history[0] == [{**wanted, **model}, {**wanted, "model_id": "m-2"}, wanted]
+    expected = {"kind": "metric", "run": "job-1", **point}
+    assert server.history[0] == [{**expected, **model}, {**expected, "model_id": "m-2"}, expected]
 
 
 def test_a_server_that_only_fails_is_not_waited_for_for_ever(

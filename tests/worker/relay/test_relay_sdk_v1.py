@@ -33,14 +33,14 @@ class AzureStub(StubServer):
         self.asked: list[tuple[str, str]] = []
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Any:
-        place = sdk_v1_records.run_path(path)
-        if place is None:
+        run_path = sdk_v1_records.run_path(path)
+        if run_path is None:
             return super().answer(method, path, query, body)
         self.asked.append((method, path))
-        if place.run not in ("job-1", "child"):
+        if run_path.run not in ("job-1", "child"):
             return 404, {"error": {"code": "UserError", "message": "no such run"}}
-        if place.verb == "history":
-            return 200, {"runId": place.run, "tags": {"old": "1"}, "properties": {}}
+        if run_path.verb == "history":
+            return 200, {"runId": run_path.run, "tags": {"old": "1"}, "properties": {}}
         return 200, {"errors": [], "path": path}
 
 

@@ -49,14 +49,14 @@ def test_a_recovery_worker_continues_after_the_last_whole_event(
     server: StubServer, tmp_path: Path, torn: bytes
 ) -> None:
     first = {"seq": 0, "at": now_text(), "kind": "node_started", "body": {}}
-    whole = json.dumps(first).encode() + b"\n"
-    (tmp_path / "events.jsonl").write_bytes(whole + torn)
+    line = json.dumps(first).encode() + b"\n"
+    (tmp_path / "events.jsonl").write_bytes(line + torn)
     events = _events(server, tmp_path, Control())
     events.post("node_exited", exit_code=1)
     assert events.deliver()
     assert [event["seq"] for event in server.events[0]] == [0, 1]
     events.close()
-    assert (tmp_path / "events.jsonl").read_bytes().startswith(whole + b'{"seq": 1')
+    assert (tmp_path / "events.jsonl").read_bytes().startswith(line + b'{"seq": 1')
 
 
 def test_what_a_server_lost_is_sent_again(server: StubServer, tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def _end(mark: str) -> None:
 
 def test_processes_beyond_the_limit_are_refused_and_counted(mark: str) -> None:
     # This process is inside for a moment, with all its threads.
-    most = 20 + len(os.listdir("/proc/self/task"))
-    _counted(mark, most)
+    limit = 20 + len(os.listdir("/proc/self/task"))
+    _counted(mark, limit)
     try:
         assert cgroups.refused_processes(mark) == 0
         with cgroups.inside(mark):
@@ -62,7 +62,7 @@ def test_processes_beyond_the_limit_are_refused_and_counted(mark: str) -> None:
         assert os.getpid() not in cgroups.members(mark)
         assert bomb.wait(60) == 9
         assert cgroups.refused_processes(mark) > 0
-        assert len(cgroups.members(mark)) <= most
+        assert len(cgroups.members(mark)) <= limit
     finally:
         _end(mark)
     assert cgroups.members(mark) == []

@@ -39,8 +39,8 @@ def allocated_mb() -> int:
 def limit(megabytes: int) -> None:
     # What is freed goes back at once: glibc would keep blocks of up to 32 MB for later.
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2**20)
-    most = (allocated_mb() + megabytes) * 2**20
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    limit_bytes = (allocated_mb() + megabytes) * 2**20
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
 
 def train_whole() -> list[float]:

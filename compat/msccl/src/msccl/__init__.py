@@ -33,17 +33,19 @@ def translate(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     notices = []
     algorithms = [name.strip() for name in result.get(_ALGO, "").split(",") if name.strip()]
     if "MSCCL" in map(str.upper, algorithms):
-        kept = [name for name in algorithms if name.upper() != "MSCCL"]
-        if not kept or {name.upper() for name in kept} == _ALL:
+        remaining = [name for name in algorithms if name.upper() != "MSCCL"]
+        if not remaining or {name.upper() for name in remaining} == _ALL:
             del result[_ALGO]
             notices.append(f"{_ALGO}={variables[_ALGO]} is unset: NCCL chooses from all it has")
         else:
-            result[_ALGO] = ",".join(kept)
+            result[_ALGO] = ",".join(remaining)
             notices.append(f"{_ALGO}={variables[_ALGO]} becomes {_ALGO}={result[_ALGO]}")
     if _FILES in result:
         files = [name for name in result.pop(_FILES).split(":") if name]
-        what = "; ".join(f"{name}: {_describe(Path(name))}" for name in files) or "no file"
-        notices.append(f"{_FILES} is not read ({what}): NCCL's own algorithms run in their place")
+        description = "; ".join(f"{name}: {_describe(Path(name))}" for name in files) or "no file"
+        notices.append(
+            f"{_FILES} is not read ({description}): NCCL's own algorithms run in their place"
+        )
     for name in _UNREAD:
         if name in result:
             del result[name]

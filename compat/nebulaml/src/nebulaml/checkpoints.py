@@ -84,11 +84,9 @@ class _Process:
                 "torch.distributed.init_process_group before nebulaml.Checkpoint"
             )
         times = self._opened[root, tag] = self._opened.get((root, tag), 0) + 1
-        place = f"{zlib.crc32(str(root).encode()):x}/{tag}/{times}"
+        mark = f"{zlib.crc32(str(root).encode()):x}/{tag}/{times}"
         is_due = time.monotonic() - self._due_at >= self.settings.interval_s
-        chosen = ranks.agree(
-            place, lambda: f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}/{is_due}"
-        )
+        chosen = ranks.agree(mark, lambda: f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}/{is_due}")
         name, _, due = chosen.partition("/")
         version = Version(root, tag, name, number if number > 0 else None, is_best)
         try:
@@ -325,40 +323,40 @@ class Checkpoint:
         process.writer.flush()
         if name in self._opened.names and version.file(name).exists():
             return version.file(name)
-        whole = versions.whole_versions(version.root, self.tag)
-        if not whole:
+        complete = versions.whole_versions(version.root, self.tag)
+        if not complete:
             raise CheckpointError(
                 f"checkpoint `{self.tag}` in {version.root} has no `{name}`",
                 "save it first, or load a checkpoint that `list_checkpoints()` names",
             )
-        return versions.verify(whole[-1], name)
+        return versions.verify(complete[-1], name)
 
 
 def list_checkpoints(persist_path: Any = None) -> list[Checkpoint]:
     """Every whole checkpoint, from the oldest to the newest."""
-    return [_found(whole) for whole in versions.whole_versions(_root(persist_path))]
+    return [_found(complete) for complete in versions.whole_versions(_root(persist_path))]
 
 
 def get_latest_checkpoint(persist_path: Any = None) -> Checkpoint | None:
     """The newest whole checkpoint, None without one."""
-    whole = versions.whole_versions(_root(persist_path))
-    return _found(whole[-1]) if whole else None
+    complete = versions.whole_versions(_root(persist_path))
+    return _found(complete[-1]) if complete else None
 
 
 def get_checkpoint(tag: Any = None, persist_path: Any = None) -> Checkpoint | None:
     """The newest whole checkpoint of a tag, None without one; without a tag, the newest of all."""
     if tag is None or tag == "":
         return get_latest_checkpoint(persist_path)
-    whole = versions.whole_versions(_root(persist_path), str(tag))
-    return _found(whole[-1]) if whole else None
+    complete = versions.whole_versions(_root(persist_path), str(tag))
+    return _found(complete[-1]) if complete else None
 
 
 def get_latest_checkpoint_path(name: str, persist_path: Any = None) -> str | None:
     """The file of an object, for torch.load, in the newest whole checkpoint that has it."""
     root = _root(persist_path)
-    for whole in reversed(versions.whole_versions(root)):
-        if name in whole.objects:
-            return str(versions.verify(whole, name))
+    for complete in reversed(versions.whole_versions(root)):
+        if name in complete.objects:
+            return str(versions.verify(complete, name))
     _LOG.warning("no whole checkpoint in %s has an object `%s`", root, name)
     return None
 
@@ -368,10 +366,10 @@ def remove_checkpoint(tag: str, persist_path: Any = None) -> None:
     versions.remove(_root(persist_path), tag)
 
 
-def _found(whole: WholeVersion) -> Checkpoint:
+def _found(complete: WholeVersion) -> Checkpoint:
     checkpoint = Checkpoint.__new__(Checkpoint)
-    checkpoint.tag = whole.version.tag
-    checkpoint._whole, checkpoint._opened = whole, None
+    checkpoint.tag = complete.version.tag
+    checkpoint._whole, checkpoint._opened = complete, None
     return checkpoint
 
 

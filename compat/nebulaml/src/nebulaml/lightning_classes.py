@@ -50,8 +50,8 @@ def _classes(package: str) -> dict[str, type]:
     class NebulaCallback(callbacks.ModelCheckpoint):
         """ModelCheckpoint, which calls `nebulaml.init` with `config_params`."""
 
-        def __init__(self, *arguments: Any, config_params: Any = None, **named: Any) -> None:
-            super().__init__(*arguments, **named)
+        def __init__(self, *arguments: Any, config_params: Any = None, **keywords: Any) -> None:
+            super().__init__(*arguments, **keywords)
             if not isinstance(config_params, dict):
                 raise CheckpointError(
                     f"`config_params` of NebulaCallback must be a dict, not {config_params!r}",
@@ -67,7 +67,7 @@ def _classes(package: str) -> dict[str, type]:
         ) -> None:
             _save(checkpoint, path, storage_options)
 
-        def load_checkpoint(self, path: Any, map_location: Any = None, **named: Any) -> Any:
+        def load_checkpoint(self, path: Any, map_location: Any = None, **keywords: Any) -> Any:
             saved = checkpoints.get_checkpoint(tag=Path(path).name)
             if saved is not None:
                 return saved.load(_OBJECT, map_location=map_location)
@@ -76,7 +76,7 @@ def _classes(package: str) -> dict[str, type]:
                     f"there is no whole checkpoint `{Path(path).name}`, and no file {path}",
                     "`nebulaml.list_checkpoints()` names those that there are",
                 )
-            return plugins.TorchCheckpointIO().load_checkpoint(path, map_location, **named)
+            return plugins.TorchCheckpointIO().load_checkpoint(path, map_location, **keywords)
 
         def remove_checkpoint(self, path: Any) -> None:
             checkpoints.remove_checkpoint(Path(path).name)

@@ -150,31 +150,31 @@ def whole_versions(root: Path, tag: str | None = None) -> list[WholeVersion]:
         if folder.startswith("."):
             continue
         for name in reversed(_names(root / folder)):
-            whole = read(Version(root, unquote(folder), name, None))
-            if whole is not None:
-                newest.append(whole)
+            complete = read(Version(root, unquote(folder), name, None))
+            if complete is not None:
+                newest.append(complete)
                 break
-    return sorted(newest, key=lambda whole: whole.version.name)
+    return sorted(newest, key=lambda complete: complete.version.name)
 
 
-def verify(whole: WholeVersion, name: str) -> Path:
+def verify(complete: WholeVersion, name: str) -> Path:
     """Return the file of an object whose bytes are those that were written.
 
     Raises:
         CheckpointError: there is no such object, or the file was changed.
     """
-    version = whole.version
-    if name not in whole.objects:
+    version = complete.version
+    if name not in complete.objects:
         raise CheckpointError(
             f"checkpoint `{version.tag}` in {version.root} has no `{name}`",
-            f"it has: {', '.join(sorted(whole.objects))}",
+            f"it has: {', '.join(sorted(complete.objects))}",
         )
     file = version.file(name)
     try:
         actual = folders.file_sum(file)
     except OSError as error:
         raise CheckpointError(f"{file} can't be read: {error.strerror}") from error
-    if actual != whole.objects[name]:
+    if actual != complete.objects[name]:
         raise CheckpointError(
             f"checkpoint `{version.tag}` in {version.root} is damaged: `{name}` is not as it was "
             "written",

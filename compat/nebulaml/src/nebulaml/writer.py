@@ -81,15 +81,15 @@ class _Writer:
             self._begin(message)
         elif isinstance(message, Put):
             assert descriptor is not None
-            held = self._held[_key(message.version)]
-            held.puts.append((message, descriptor))
-            if held.is_due:
-                self._write(held)
+            pending = self._held[_key(message.version)]
+            pending.puts.append((message, descriptor))
+            if pending.is_due:
+                self._write(pending)
         elif isinstance(message, Release):
-            held = self._held[_key(message.version)]
-            held.is_released = True
-            if held.is_due:
-                self._write(held)
+            pending = self._held[_key(message.version)]
+            pending.is_released = True
+            if pending.is_due:
+                self._write(pending)
             else:
                 self._drop_replaced()
         elif isinstance(message, Flush):
@@ -112,50 +112,54 @@ class _Writer:
             self._write(newest)
 
     def write_all(self) -> None:
-        for held in list(self._held.values()):
-            held.is_due = True
-            self._write(held)
+        for pending in list(self._held.values()):
+            pending.is_due = True
+            self._write(pending)
 
     def _begin(self, message: Begin) -> None:
         version = message.version
-        held = self._held.get(_key(version))
-        if held is None:
+        pending = self._held.get(_key(version))
+        if pending is None:
             assert self._configuration is not None
             saved = histories.Saved(
                 version.tag, self._configuration.rank, version.folder, message.started_at
             )
-            held = self._held[_key(version)] = _Held(version, False, saved)
+            pending = self._held[_key(version)] = _Held(version, False, saved)
         if message.is_due:
             self._written_at = time.monotonic()
-            held.is_due = True
-            self._write(held)
+            pending.is_due = True
+            self._write(pending)
 
     def _newest(self) -> _Held | None:
-        waiting = [held for held in self._held.values() if held.is_released and not held.is_due]
-        return max(waiting, key=lambda held: held.version.name, default=None)
+        waiting = [
+            pending for pending in self._held.values() if pending.is_released and not pending.is_due
+        ]
+        return max(waiting, key=lambda pending: pending.version.name, default=None)
 
     def _drop_replaced(self) -> None:
         """Keep the newest versions in memory, as many as `num_of_version_in_retention` says."""
         assert self._configuration is not None
-        waiting = [held for held in self._held.values() if held.is_released and not held.is_due]
-        waiting.sort(key=lambda held: held.version.name)
-        for held in waiting[: -self._configuration.retention]:
-            for put, descriptor in held.puts:
+        waiting = [
+            pending for pending in self._held.values() if pending.is_released and not pending.is_due
+        ]
+        waiting.sort(key=lambda pending: pending.version.name)
+        for pending in waiting[: -self._configuration.retention]:
+            for put, descriptor in pending.puts:
                 os.close(descriptor)
                 self._send(Freed(put.number))
-            versions.forget(held.version, self._configuration.rank)
-            self._remove(held)
+            versions.forget(pending.version, self._configuration.rank)
+            self._remove(pending)
 
-    def _write(self, held: _Held) -> None:
-        while held.puts:
-            put, descriptor = held.puts.pop(0)
-            is_written = self._write_object(held, put, descriptor)
+    def _write(self, pending: _Held) -> None:
+        while pending.puts:
+            put, descriptor = pending.puts.pop(0)
+            is_written = self._write_object(pending, put, descriptor)
             os.close(descriptor)
             self._send(Freed(put.number, has_failed=not is_written))
-        if held.is_released:
-            self._finish(held)
+        if pending.is_released:
+            self._finish(pending)
 
-    def _write_object(self, held: _Held, put: Put, descriptor: int) -> bool:
+    def _write_object(self, pending: _Held, put: Put, descriptor: int) -> bool:
         def copy(file: Any) -> None:
             offset = 0
             while offset < put.size_bytes:
@@ -164,41 +168,41 @@ class _Writer:
 
         for delay_s in _RETRY_DELAYS_S:
             try:
-                versions.add_object(held.version, put.name, copy)
+                versions.add_object(pending.version, put.name, copy)
             except OSError as error:
                 text = f"`{put.name}` of checkpoint `{put.version.tag}` can't be written: {error}"
                 if delay_s is None:
-                    held.has_failed = True
+                    pending.has_failed = True
                     self._send(Told(f"{text}; this checkpoint is not kept"))
                     return False
                 self._send(Told(f"{text}; trying again in {delay_s:g} s"))
                 time.sleep(delay_s)
             else:
-                held.saved.files += 1
-                held.saved.size_bytes += put.size_bytes
-                held.saved.blocked_s += put.blocked_s
-                held.saved.ended_at = time.time()
+                pending.saved.files += 1
+                pending.saved.size_bytes += put.size_bytes
+                pending.saved.blocked_s += put.blocked_s
+                pending.saved.ended_at = time.time()
                 return True
         raise AssertionError("the last try returns")
 
-    def _finish(self, held: _Held) -> None:
+    def _finish(self, pending: _Held) -> None:
         """All of this rank's objects are durable."""
         assert self._configuration is not None
-        version = held.version
+        version = pending.version
         try:
-            if not held.has_failed:
+            if not pending.has_failed:
                 versions.release(version, self._configuration.rank)
                 if versions.read(version) is not None:
                     versions.remove(version.root, version.tag, older_than=version.name)
-            if held.saved.files:
-                histories.append(self._configuration.history, held.saved)
+            if pending.saved.files:
+                histories.append(self._configuration.history, pending.saved)
         except OSError as error:
             self._send(Told(f"checkpoint `{version.tag}`: {error}"))
-        self._remove(held)
+        self._remove(pending)
 
-    def _remove(self, held: _Held) -> None:
-        del self._held[_key(held.version)]
-        self._send(Finished(held.version))
+    def _remove(self, pending: _Held) -> None:
+        del self._held[_key(pending.version)]
+        self._send(Finished(pending.version))
 
     def _send(self, message: Freed | Finished | Flushed | Told) -> None:
         try:

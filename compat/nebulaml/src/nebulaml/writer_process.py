@@ -100,11 +100,11 @@ class WriterProcess:
 
     def put(self, message: Put, copy: Copy) -> None:
         with self._changed:
-            kept = self._kept.get(message.version)
-            if kept is None:  # it was given up, and said so
+            stored = self._kept.get(message.version)
+            if stored is None:  # it was given up, and said so
                 self._memory.free(message.name, copy)
                 return
-            kept.puts[message.number] = (message, copy)
+            stored.puts[message.number] = (message, copy)
             self._send(message, copy.descriptor)
 
     def release(self, version: Version) -> None:
@@ -141,7 +141,7 @@ class WriterProcess:
 
     def _has_copies(self) -> bool:
         with self._changed:
-            return any(kept.puts for kept in self._kept.values())
+            return any(stored.puts for stored in self._kept.values())
 
     def _start(self) -> None:
         connection, other_end = socket.socketpair()
@@ -158,16 +158,16 @@ class WriterProcess:
             target=self._listen, args=(connection, self._process), name="nebula-writer", daemon=True
         ).start()
         self._send(self._configuration)
-        for version, kept in list(self._kept.items()):
-            if kept.has_failed:
-                for number in list(kept.puts):
+        for version, stored in list(self._kept.items()):
+            if stored.has_failed:
+                for number in list(stored.puts):
                     self._free(number)
                 del self._kept[version]
                 continue
-            self._send(kept.begin)
-            for put, copy in kept.puts.values():
+            self._send(stored.begin)
+            for put, copy in stored.puts.values():
                 self._send(put, copy.descriptor)
-            if kept.is_released:
+            if stored.is_released:
                 self._send(Release(version))
         for number in sorted(self._flushes):
             self._send(Flush(number))
@@ -214,10 +214,10 @@ class WriterProcess:
             self._changed.notify_all()
 
     def _free(self, number: int, has_failed: bool = False) -> None:
-        for kept in self._kept.values():
-            if number in kept.puts:
-                kept.has_failed = kept.has_failed or has_failed
-                put, copy = kept.puts.pop(number)
+        for stored in self._kept.values():
+            if number in stored.puts:
+                stored.has_failed = stored.has_failed or has_failed
+                put, copy = stored.puts.pop(number)
                 self._memory.free(put.name, copy)
 
     def _give_up(self, code: int) -> None:
@@ -226,8 +226,8 @@ class WriterProcess:
             self._restarts, code,
         )  # fmt: skip
         self._restarts = 0
-        for kept in self._kept.values():
-            for number in list(kept.puts):
+        for stored in self._kept.values():
+            for number in list(stored.puts):
                 self._free(number)
         self._kept.clear()
         self._flushes.clear()

@@ -75,9 +75,9 @@ class DistributionGrid:
                 self._parallel = group
         if world == size:
             return
-        for place in range(size):
-            group = dist.new_group(list(range(place, world, size)))
-            if own_rank % size == place:
+        for index in range(size):
+            group = dist.new_group(list(range(index, world, size)))
+            if own_rank % size == index:
                 self._replicas = group
 
     # What holds all experts between it; None: each rank has all.

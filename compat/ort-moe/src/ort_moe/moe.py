@@ -85,11 +85,11 @@ class MixtureOfExperts(nn.Module):
     def _answer(self, tokens_SM: Tensor, routing: Routing) -> Tensor:
         group = self._grid.get_expert_group()
         ranks = self._grid.get_expert_world_size()
-        places = ranks * self.num_experts * routing.capacity
+        slots = ranks * self.num_experts * routing.capacity
         model = tokens_SM.shape[1]
         # What has no place goes to a row more, which is cut off.
-        rows_KS = torch.where(routing.places_KS < 0, places, routing.places_KS)
-        sent = tokens_SM.new_zeros(places + 1, model).index_add(
+        rows_KS = torch.where(routing.places_KS < 0, slots, routing.places_KS)
+        sent = tokens_SM.new_zeros(slots + 1, model).index_add(
             0, rows_KS.reshape(-1), tokens_SM.repeat(self.gate.k, 1)
         )[:-1]
         sent_GLCM = sent.reshape(ranks, self.num_experts, routing.capacity, model)
@@ -104,7 +104,7 @@ class MixtureOfExperts(nn.Module):
             done_GLCM = self._compute(_ScaleGradient.apply(here_GLCM, float(ranks)))
             done_GLCM = _Exchange.apply(_ScaleGradient.apply(done_GLCM, 1 / ranks), group)
             done_GLCM = done_GLCM[:, :, : routing.capacity]
-        done = done_GLCM.reshape(places, model)
+        done = done_GLCM.reshape(slots, model)
         back_KSM = torch.cat((done, done.new_zeros(1, model)))[rows_KS]
         return (routing.weights_KS[..., None].to(done.dtype) * back_KSM).sum(0)
 

@@ -138,8 +138,8 @@ class TopKGate(nn.Module):
 
     def _capacity(self, tokens: int) -> int:
         factor = self.capacity_factor if self.training else self.eval_capacity_factor
-        places = math.ceil(self.k * tokens / self.wg.out_features * factor)
-        return max(1, min(places, tokens))
+        slots = math.ceil(self.k * tokens / self.wg.out_features * factor)
+        return max(1, min(slots, tokens))
 
     def _order(self, gates_SK: Tensor, is_token_S: Tensor) -> Tensor:
         """Who gets a place first."""

@@ -54,25 +54,25 @@ class ORTModule(torch.nn.Module):
         original: torch.nn.Module = self.__dict__["_original"]
         return original
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
+    def forward(self, *inputs: Any, **keywords: Any) -> Any:
         if _is_traced():
-            return self.module(*inputs, **named)
+            return self.module(*inputs, **keywords)
         runner = "_training_runner" if torch.is_grad_enabled() else "_inference"
-        return self.__dict__[runner](inputs, named)
+        return self.__dict__[runner](inputs, keywords)
 
     def train(self, mode: bool = True) -> ORTModule:
         self.module.train(mode)
         self.training = mode
         return self
 
-    def state_dict(self, *arguments: Any, **named: Any) -> Any:
-        return self.module.state_dict(*arguments, **named)
+    def state_dict(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.module.state_dict(*arguments, **keywords)
 
-    def load_state_dict(self, *arguments: Any, **named: Any) -> Any:
-        return self.module.load_state_dict(*arguments, **named)
+    def load_state_dict(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.module.load_state_dict(*arguments, **keywords)
 
-    def _apply(self, change: Callable[..., Any], *more: Any, **named: Any) -> ORTModule:
-        self.module._apply(change, *more, **named)
+    def _apply(self, change: Callable[..., Any], *more: Any, **keywords: Any) -> ORTModule:
+        self.module._apply(change, *more, **keywords)
         return self
 
     def __getstate__(self) -> dict[str, Any]:

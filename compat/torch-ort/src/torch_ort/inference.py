@@ -42,24 +42,24 @@ class InferenceRunner:
         self._exports = 0
         self._weights = Weights(module)
 
-    def __call__(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    def __call__(self, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         if self._is_off or not self._is_due():
-            return self._module(*inputs, **named)
+            return self._module(*inputs, **keywords)
         # In the order in which exported graphs take them.
-        named = dict(sorted(named.items(), key=lambda item: self._index_of(item[0])))
-        leaves, structure = pytree.tree_flatten((inputs, named))
+        keywords = dict(sorted(keywords.items(), key=lambda item: self._index_of(item[0])))
+        leaves, structure = pytree.tree_flatten((inputs, keywords))
         key = (str(structure), tuple(map(_kind, leaves)))
         if key not in self._by_inputs:
-            return self._first(key, inputs, named, leaves)
+            return self._first(key, inputs, keywords, leaves)
         session = self._by_inputs[key]
         if session is None:
-            return self._module(*inputs, **named)
+            return self._module(*inputs, **keywords)
         try:
             return session.run(leaves)
         except Exception as error:  # Whatever it is: the module itself can answer.
             self._by_inputs[key] = None
             self._notices.say(f"is answered by torch for these inputs: {reason(error)}")
-            return self._module(*inputs, **named)
+            return self._module(*inputs, **keywords)
 
     def _index_of(self, name: str) -> int:
         return self._order.index(name) if name in self._order else len(self._order)
@@ -77,10 +77,10 @@ class InferenceRunner:
         return False
 
     def _first(
-        self, key: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], leaves: list[Any]
+        self, key: Any, inputs: tuple[Any, ...], keywords: Mapping[str, Any], leaves: list[Any]
     ) -> Any:
         """The module's answer to inputs of a new kind; decides who answers the next ones."""
-        expected = self._module(*inputs, **named)
+        expected = self._module(*inputs, **keywords)
         self._by_inputs[key] = None
         obstacle = self._obstacle(leaves)
         if obstacle:
@@ -89,7 +89,7 @@ class InferenceRunner:
         why = ""
         for session in (*self._sessions, None):
             try:
-                session = session or self._export(inputs, named, expected)
+                session = session or self._export(inputs, keywords, expected)
                 if session is None:
                     break
                 why = tensors.difference(session.run(leaves), expected)
@@ -97,7 +97,7 @@ class InferenceRunner:
                 why = reason(error)
                 continue
             if not why:
-                self._accept(key, session, inputs, named, leaves)
+                self._accept(key, session, inputs, keywords, leaves)
                 return expected
         if why:
             self._notices.say(f"is answered by torch for these inputs: {why}")
@@ -108,7 +108,7 @@ class InferenceRunner:
         key: Any,
         session: Any,
         inputs: tuple[Any, ...],
-        named: Mapping[str, Any],
+        keywords: Mapping[str, Any],
         leaves: list[Any],
     ) -> None:
         """Let the session answer these inputs; measured once, because that takes some calls."""
@@ -116,7 +116,7 @@ class InferenceRunner:
         if not self._is_measured:
             self._is_measured = True
             theirs, module_s = tensors.alternate(
-                lambda: session.run(leaves), lambda: self._module(*inputs, **named)
+                lambda: session.run(leaves), lambda: self._module(*inputs, **keywords)
             )
             if theirs > module_s:
                 self._turn_off(f"ONNX Runtime takes {theirs / module_s:.2f} times as long")
@@ -128,7 +128,7 @@ class InferenceRunner:
             f"torch's (within {tensors.TOLERANCE:g}){measured}"
         )
 
-    def _export(self, inputs: tuple[Any, ...], named: Mapping[str, Any], expected: Any) -> Any:
+    def _export(self, inputs: tuple[Any, ...], keywords: Mapping[str, Any], expected: Any) -> Any:
         """A new session, or None if there are enough."""
         if self._exports == _EXPORTS:
             self._notices.say(
@@ -138,7 +138,7 @@ class InferenceRunner:
         self._exports += 1
         from torch_ort.sessions import Session
 
-        session = Session(self._module, inputs, named, expected, self._options)
+        session = Session(self._module, inputs, keywords, expected, self._options)
         self._sessions.append(session)
         return session
 

@@ -36,7 +36,7 @@ class Session:
         self,
         module: torch.nn.Module,
         inputs: tuple[Any, ...],
-        named: Mapping[str, Any],
+        keywords: Mapping[str, Any],
         expected: Any,
         options: Options,
     ) -> None:
@@ -46,16 +46,16 @@ class Session:
         self._results, self._structure = pytree.tree_flatten(expected)
         self._places = [i for i, leaf in enumerate(self._results) if _is_tensor(leaf)]
         self._results = [None if _is_tensor(leaf) else leaf for leaf in self._results]
-        program = _program(module, inputs, named)
+        program = _program(module, inputs, keywords)
         proto = program.model_proto
-        leaves = pytree.tree_leaves((inputs, dict(named)))
+        leaves = pytree.tree_leaves((inputs, dict(keywords)))
         self._given = [i for i, leaf in enumerate(leaves) if _is_tensor(leaf)]
-        for values, places, verb in (
+        for values, positions, verb in (
             (proto.graph.input, self._given, "takes"),
             (proto.graph.output, self._places, "returns"),
         ):
-            if len(values) != len(places):
-                raise ValueError(f"the graph {verb} {len(values)} of {len(places)} tensors")
+            if len(values) != len(positions):
+                raise ValueError(f"the graph {verb} {len(values)} of {len(positions)} tensors")
         self._inputs = [value.name for value in proto.graph.input]
         self._outputs = [value.name for value in proto.graph.output]
         self._weights = [weight.name for weight in proto.graph.initializer]
@@ -90,8 +90,8 @@ class Session:
             torch.cuda.current_stream(device).synchronize()
         self._session.run_with_iobinding(binding)
         results = list(self._results)
-        for place, value in zip(self._places, binding.get_outputs()):
-            results[place] = _tensor(value, device)
+        for position, value in zip(self._places, binding.get_outputs()):
+            results[position] = _tensor(value, device)
         return pytree.tree_unflatten(results, self._structure)
 
     def _open(self) -> Any:
@@ -115,7 +115,7 @@ class Session:
         return onnxruntime.InferenceSession(self._graph, options, providers=providers)
 
 
-def _program(module: torch.nn.Module, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+def _program(module: torch.nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
     """The exported module, with every dimension as free as it can be."""
 
     def free(leaf: Any) -> Any:
@@ -125,10 +125,10 @@ def _program(module: torch.nn.Module, inputs: tuple[Any, ...], named: Mapping[st
 
     with _silent(), torch.inference_mode(False), torch.no_grad():
         # Copies: tensors of inference mode can't be exported.
-        inputs, named = pytree.tree_map(_copied, (tuple(inputs), dict(named)))
-        shapes = pytree.tree_map(free, (inputs, named))
+        inputs, keywords = pytree.tree_map(_copied, (tuple(inputs), dict(keywords)))
+        shapes = pytree.tree_map(free, (inputs, keywords))
         exported = torch.export.export(
-            module, inputs, named, strict=False, dynamic_shapes=_by_argument(module, *shapes)
+            module, inputs, keywords, strict=False, dynamic_shapes=_by_argument(module, *shapes)
         )
         return torch.onnx.export(exported, (), dynamo=True, optimize=True, verbose=False)
 

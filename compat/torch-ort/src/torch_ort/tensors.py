@@ -29,17 +29,15 @@ def difference(results: Any, expected: Any) -> str:
     is_mixed = is_autocast()
     if structure != right_structure:
         return "results have another structure"
-    for leaf, wanted in zip(leaves, right):
-        if not isinstance(wanted, torch.Tensor):
-            if leaf is not wanted and leaf != wanted:
-                return f"{leaf!r} instead of {wanted!r}"
+    for leaf, other in zip(leaves, right):
+        if not isinstance(other, torch.Tensor):
+            if leaf is not other and leaf != other:
+                return f"{leaf!r} instead of {other!r}"
             continue
-        if leaf.shape != wanted.shape or leaf.dtype != wanted.dtype:
-            return (
-                f"{leaf.dtype} {tuple(leaf.shape)} instead of {wanted.dtype} {tuple(wanted.shape)}"
-            )
-        apart = _apart(leaf, wanted)
-        is_whole = wanted.dtype in (torch.float32, torch.float64) and not is_mixed
+        if leaf.shape != other.shape or leaf.dtype != other.dtype:
+            return f"{leaf.dtype} {tuple(leaf.shape)} instead of {other.dtype} {tuple(other.shape)}"
+        apart = _apart(leaf, other)
+        is_whole = other.dtype in (torch.float32, torch.float64) and not is_mixed
         tolerance = TOLERANCE if is_whole else HALF_TOLERANCE
         if not apart <= tolerance:
             return f"results are {apart:.1e} of the largest value apart, {tolerance:.0e} is allowed"
@@ -54,20 +52,20 @@ def is_autocast() -> bool:
         return bool(torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
 
 
-def _apart(values: torch.Tensor, wanted: torch.Tensor) -> float:
+def _apart(values: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest difference as a share of the largest value; values that aren't finite match."""
-    if not wanted.is_floating_point():
-        return 0.0 if torch.equal(values, wanted) else float("inf")
-    if not wanted.numel():
+    if not expected.is_floating_point():
+        return 0.0 if torch.equal(values, expected) else float("inf")
+    if not expected.numel():
         return 0.0
-    values, wanted = values.detach().float(), wanted.detach().float()
-    finite = torch.isfinite(wanted)
+    values, expected = values.detach().float(), expected.detach().float()
+    finite = torch.isfinite(expected)
     if not torch.equal(finite, torch.isfinite(values)):
         return float("inf")
-    apart = (values - wanted)[finite].abs()
+    apart = (values - expected)[finite].abs()
     if not apart.numel():
         return 0.0
-    return float(apart.max() / wanted[finite].abs().max().clamp(min=1e-6))
+    return float(apart.max() / expected[finite].abs().max().clamp(min=1e-6))
 
 
 def obstacle(module: torch.nn.Module) -> str:

@@ -41,21 +41,21 @@ class TrainingRunner:
         self._steps = 0
         self._began_s = 0.0
 
-    def __call__(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    def __call__(self, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         if not self._module.training:
-            return self._module(*inputs, **named)
+            return self._module(*inputs, **keywords)
         if not self._is_decided and self._is_due():
-            self._decide(inputs, named)
+            self._decide(inputs, keywords)
         if self._compiled is None:
-            return self._module(*inputs, **named)
+            return self._module(*inputs, **keywords)
         try:
-            return self._compiled(*inputs, **named)
+            return self._compiled(*inputs, **keywords)
         except Exception as error:
             if not _is_of_the_compiler(error):
                 raise
             self._compiled = None
             self._notices.say(f"trains without torch.compile from now on: {reason(error)}")
-            return self._module(*inputs, **named)
+            return self._module(*inputs, **keywords)
 
     def _is_due(self) -> bool:
         if self._options.training == "compile":
@@ -66,13 +66,13 @@ class TrainingRunner:
             return False
         return perf_counter() - self._began_s >= self._options.trial_after_s
 
-    def _decide(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    def _decide(self, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
         self._is_decided = True
         why = _no_compiler() or tensors.obstacle(self._module)
         gain = ""
         if not why and self._options.training == "auto":
             try:
-                why, gain = _try_out(self._module, inputs, named)
+                why, gain = _try_out(self._module, inputs, keywords)
             except Exception as error:  # A copy, the compiler and memory fail in any way.
                 why = reason(error)
         if why:
@@ -88,19 +88,19 @@ def _compile(module: torch.nn.Module) -> Any:
 
 
 def _try_out(
-    module: torch.nn.Module, inputs: tuple[Any, ...], named: Mapping[str, Any]
+    module: torch.nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> tuple[str, str]:
     """Why a compiled copy is worse, or how much better it is."""
     plain = copy.deepcopy(module)
     compiled = _compile(copy.deepcopy(module))
     devices = {leaf.device for leaf in tensors.states(module) if leaf.device.type == "cuda"}
     with torch.random.fork_rng([device.index or 0 for device in devices]):
-        wanted = _step(plain, inputs, named)
-        differs = tensors.difference(_step(compiled, inputs, named), wanted)
+        expected = _step(plain, inputs, keywords)
+        differs = tensors.difference(_step(compiled, inputs, keywords), expected)
         if differs:
             return differs, ""
         theirs, module_s = tensors.alternate(
-            lambda: _step(compiled, inputs, named), lambda: _step(plain, inputs, named)
+            lambda: _step(compiled, inputs, keywords), lambda: _step(plain, inputs, keywords)
         )
     if theirs > module_s:
         return f"it takes {theirs / module_s:.2f} times as long", ""
@@ -110,11 +110,11 @@ def _try_out(
     )
 
 
-def _step(module: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+def _step(module: Any, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
     """Results and gradients of the weights, for the same random numbers each time."""
     torch.manual_seed(0)
-    inputs, named = pytree.tree_map(_detached, (inputs, dict(named)))
-    results = module(*inputs, **named)
+    inputs, keywords = pytree.tree_map(_detached, (inputs, dict(keywords)))
+    results = module(*inputs, **keywords)
     losses = [
         leaf.float().pow(2).mean()
         for leaf in pytree.tree_leaves(results)

@@ -20,7 +20,7 @@ from torchyard.endpoints.actions import deployments, endpoints
 from torchyard.endpoints.records import counts
 from torchyard.endpoints.records.counts import Counts
 from torchyard.endpoints.router.statistics import BUCKETS_MS
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, RecordServices, ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -41,7 +41,7 @@ def endpoint_metrics(services: ServicesOf, workspace: str) -> Response:
     return Response(text, headers={"content-type": exposition.CONTENT_TYPE})
 
 
-def families(services: Services, workspace: str) -> Iterator[Family]:
+def families(services: FileServices, workspace: str) -> Iterator[Family]:
     counted = {
         (endpoint, deployment): each
         for (workspace_name, endpoint, deployment), each in counts.ask(services.home).items()
@@ -105,7 +105,7 @@ def _each(
     return Family(name, help, type, tuple(samples))
 
 
-def _instances(services: Services, workspace: str) -> Family:
+def _instances(services: RecordServices, workspace: str) -> Family:
     samples = []
     for endpoint in endpoints.list_in(services, workspace):
         for deployment in deployments.list_in(services, workspace, endpoint.name):

@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from torchyard.base import disk
 from torchyard.base.errors import TorchyardError
 from torchyard.jobs.http.scheduler import Scheduler
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 KEPT_S = 1.0
 ROUND_LIMIT_S = 120.0
@@ -31,7 +31,7 @@ OK, FAILING = "ok", "failing"
 class Probes:
     """Of one server process; for any thread."""
 
-    def __init__(self, services: Services, scheduler: Scheduler) -> None:
+    def __init__(self, services: FileServices, scheduler: Scheduler) -> None:
         self._services = services
         self._scheduler = scheduler
         self._lock = threading.Lock()

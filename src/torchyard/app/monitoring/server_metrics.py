@@ -22,7 +22,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.requests import statistics
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.shared import processes
 from torchyard.workspaces.audit import Audit
 
@@ -34,7 +34,7 @@ class ServerMetrics:
     """Reads the numbers of one server process and its home; for any thread."""
 
     def __init__(
-        self, services: Services, scheduler: Scheduler, probes: Probes, audit: Audit
+        self, services: FileServices, scheduler: Scheduler, probes: Probes, audit: Audit
     ) -> None:
         self._services = services
         self._scheduler = scheduler

@@ -25,7 +25,7 @@ from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.types import parse_job
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.models import actions as models
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
@@ -47,7 +47,7 @@ def resolve_models(call: AzureCall, services: ServicesOf) -> JSONResponse:
     return _resolved(services, call, "path")
 
 
-def _resolved(services: Services, call: Call, key: str) -> JSONResponse:
+def _resolved(services: RecordServices, call: Call, key: str) -> JSONResponse:
     asset_ids: Any = call.document.get("values")
     if not isinstance(asset_ids, list) or len(asset_ids) > _MAX_IDS:
         raise InvalidInput(f"`values` is not a list of up to {_MAX_IDS} assets' ids", at=["values"])
@@ -58,7 +58,7 @@ def _resolved(services: Services, call: Call, key: str) -> JSONResponse:
     return JSONResponse({"values": values})
 
 
-def _location(services: Services, call: Call, asset_id: str) -> tuple[str, str]:
+def _location(services: RecordServices, call: Call, asset_id: str) -> tuple[str, str]:
     """(datastore URI, type) of a job's output, a data asset or a model.
 
     Raises:
@@ -69,7 +69,7 @@ def _location(services: Services, call: Call, asset_id: str) -> tuple[str, str]:
     output = uris.job_output(asset_id)
     if output is not None:
         job = actions.get(services, workspace, output.job)
-        location = outputs.places(job).get(output.output)
+        location = outputs.destinations(job).get(output.output)
         if location is None:
             raise NotFound(f"job `{output.job}` has no output `{output.output}`")
         return location.uri, parse_job(job).spec.outputs[output.output].type

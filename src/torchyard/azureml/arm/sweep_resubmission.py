@@ -15,7 +15,7 @@ from typing import Any
 
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec import job_spec, secrets
 from torchyard.sweeps.actions import TYPE
 from torchyard.sweeps.spec import sweep_spec, trials
@@ -25,7 +25,7 @@ from torchyard.sweeps.spec.sweep_spec import SweepSpec
 _OWN = "torchyard."
 
 
-def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> None:
+def require_same(services: FileServices, job: Job, document: Mapping[str, Any]) -> None:
     """
     Raises:
         InvalidSpec: the document is not a sweep's.

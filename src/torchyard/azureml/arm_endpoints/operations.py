@@ -24,7 +24,7 @@ from torchyard.base.errors import NotFound
 from torchyard.endpoints.actions import deployments, endpoints
 from torchyard.endpoints.records import address
 from torchyard.endpoints.records.types import Deployment, Endpoint, ProvisioningState
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 STATUS, RESULTS = "operationsStatus", "operationResults"
 """What a client asks by the headers Azure-AsyncOperation and Location."""
@@ -69,7 +69,7 @@ def headers(call: Call, endpoint: str, id: str, with_location: bool = False) -> 
     return {**there, "location": f"{where}/{RESULTS}/{id}"} if with_location else there
 
 
-def outcome(services: Services, workspace: str, endpoint_name: str, id: str) -> Outcome:
+def outcome(services: FileServices, workspace: str, endpoint_name: str, id: str) -> Outcome:
     """
     Raises:
         NotFound: no operation has such an id.
@@ -133,7 +133,7 @@ def _put(row: Endpoint | Deployment | None) -> Outcome:
     return Outcome(_FAILED, "ResourceNotReady", message)
 
 
-def _has_no_address_yet(services: Services, endpoint: Endpoint) -> bool:
+def _has_no_address_yet(services: FileServices, endpoint: Endpoint) -> bool:
     """The first endpoint of a server: a client reads `scoring_uri` once, at the end."""
     if address.read(services.home):
         return False

@@ -28,7 +28,7 @@ from torchyard.data.folders import FolderFiles
 from torchyard.data.types import Entry
 from torchyard.jobs import actions, owners
 from torchyard.jobs.files.run_files import RunFiles
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.models import actions as models
 from torchyard.models import logged, registry
 from torchyard.workspaces.types import Identity
@@ -64,7 +64,7 @@ class ContainerFolder:
 
 
 def find(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     origin: str,
     container: str,
@@ -96,7 +96,7 @@ def find(
 
 
 def find_all(
-    services: Services, workspace: str, origin: str, container: str, path: str = ""
+    services: RecordServices, workspace: str, origin: str, container: str, path: str = ""
 ) -> list[ContainerFolder]:
     """The places of a container's files below `path`: of a registered name, every version's.
 
@@ -115,7 +115,7 @@ def find_all(
 
 
 def entries(
-    services: Services, workspace: str, location: ContainerFolder, prefix: str = ""
+    services: FileServices, workspace: str, location: ContainerFolder, prefix: str = ""
 ) -> Iterator[Entry]:
     """The files of a container, or those in one of its folders; paths are relative to the
     container.
@@ -134,7 +134,7 @@ def entries(
 
 
 def _of_run(
-    services: Services, workspace: str, container: str, writer: Identity | None
+    services: RecordServices, workspace: str, container: str, writer: Identity | None
 ) -> ContainerFolder:
     name = container.removeprefix(RUN_MARK)
     job = actions.get(services, workspace, name)

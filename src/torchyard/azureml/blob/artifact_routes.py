@@ -29,7 +29,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.data.types import Entry
 from torchyard.jobs.files.run_files import RunFiles
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -41,7 +41,7 @@ _LOGS = ("user_logs", "system_logs")
 class Artifacts:
     """What the routes do, whatever their spelling."""
 
-    def __init__(self, services: Services, links: Links) -> None:
+    def __init__(self, services: FileServices, links: Links) -> None:
         self._services = services
         self._links = links
 

@@ -21,7 +21,7 @@ from torchyard.azureml.history import run_filters
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.records.types import Experiment
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -100,7 +100,7 @@ routes.add(["GET"], "/experiments", list_all)
 routes.add(["POST"], "/experiments:query", list_all)
 
 
-def find(services: Services, call: Call, name_or_id: str) -> Experiment:
+def find(services: RecordServices, call: Call, name_or_id: str) -> Experiment:
     """By its name, or by its id where the path has one.
 
     Raises:
@@ -120,7 +120,7 @@ def find(services: Services, call: Call, name_or_id: str) -> Experiment:
     return experiment
 
 
-def name_of(services: Services, call: Call, name_or_id: str) -> str:
+def name_of(services: RecordServices, call: Call, name_or_id: str) -> str:
     """Empty when the path has none; unchanged when no experiment has that name yet."""
     if "/experimentids/" in call.path and name_or_id:
         return find(services, call, name_or_id).name

@@ -18,7 +18,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.attempts import failure_marks
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import local_runs, runs
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec import values
 
 _LONGEST_MESSAGE = 10_000
@@ -116,7 +116,7 @@ def _is_set_by_client(job: Job) -> bool:
     return job.type == runs.RUN and not local_runs.is_local(job)
 
 
-def _create(services: Services, call: Call, name: str, experiment: str) -> Job:
+def _create(services: RecordServices, call: Call, name: str, experiment: str) -> Job:
     with services.db.write() as connection:
         record = actions.ensure_experiment(
             connection, services.clock, call.workspace.name, experiment

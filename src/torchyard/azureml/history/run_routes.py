@@ -40,7 +40,7 @@ from torchyard.interactive.job_routes import JobServicesOf
 from torchyard.jobs import actions, owners
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import job_queries
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.workspaces import jwts
 from torchyard.workspaces.access import bearer_token
 from torchyard.workspaces.guarded_routes import needs
@@ -300,7 +300,9 @@ def _batch(call: Call, key: str) -> list[Any]:
     return batch
 
 
-def _query(services: Services, call: Call, experiment: str, followers: Followers) -> dict[str, Any]:
+def _query(
+    services: RecordServices, call: Call, experiment: str, followers: Followers
+) -> dict[str, Any]:
     request = call.body if isinstance(call.body, Mapping) else {}
     matches = run_filters.read(str(request.get("filter") or call.query.get("$filter") or ""))
     top = request.get("top") or page_request(call).limit
@@ -394,7 +396,7 @@ def _scoring_step(db: Database, call: Call, name: str) -> list[Job]:
     return [job] if job is not None and invocations.is_invocation(db, job) else []
 
 
-def _job(services: Services, call: Call, name: str) -> Job:
+def _job(services: RecordServices, call: Call, name: str) -> Job:
     return actions.get(services, call.workspace.name, name)
 
 

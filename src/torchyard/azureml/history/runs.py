@@ -30,7 +30,7 @@ from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError, parse_job
 from torchyard.jobs.requests import local_runs
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.sweeps import actions as sweeps
 
 Link = Callable[[Call, str, str], str]
@@ -132,7 +132,7 @@ def service_instance(state: ServiceState, link: str) -> dict[str, Any]:
     }
 
 
-def details(services: Services, call: Call, job: Job, link: Link) -> dict[str, Any]:
+def details(services: FileServices, call: Call, job: Job, link: Link) -> dict[str, Any]:
     """What `stream` repeatedly requests: status, links to logs, error, warnings."""
     notices = [
         {"source": _SERVICE, "message": message}

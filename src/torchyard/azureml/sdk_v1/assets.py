@@ -27,7 +27,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions
 from torchyard.jobs.records import run_assets
 from torchyard.jobs.records.run_assets import RunAsset
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -128,7 +128,7 @@ def _texts(document: Mapping[str, Any], key: str) -> dict[str, str | None]:
     return {**fields.texts({key: filled}, key), **dict.fromkeys(empty)}
 
 
-def _list(services: Services, call: Call) -> dict[str, Any]:
+def _list(services: RecordServices, call: Call) -> dict[str, Any]:
     """The assets of the run that the query names, a page of them."""
     query = {key.lower(): value for key, value in call.query.items()}
     run = query.get("runid")

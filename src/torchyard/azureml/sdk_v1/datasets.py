@@ -31,7 +31,7 @@ from torchyard.data import assets, saved_datasets, uris
 from torchyard.data.assets import DataRequest
 from torchyard.data.saved_datasets import SavedDataset
 from torchyard.data.types import DataAsset
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
@@ -47,7 +47,7 @@ _TYPES = {"uri_file": "UriFile", "uri_folder": "UriFolder", "mltable": "MLTable"
 class Datasets:
     """What SDK v1 calls datasets."""
 
-    services: Services
+    services: FileServices
 
     def of_configuration(self, workspace: str, reference: Mapping[str, Any]) -> tuple[str, str]:
         """(path, type) of the data that a run configuration names by a dataset."""

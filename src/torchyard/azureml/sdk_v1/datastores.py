@@ -25,7 +25,7 @@ from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.data import datastores
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
 from torchyard.data.types import Datastore
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -110,15 +110,15 @@ def _names_run_files(call: Call) -> bool:
     )
 
 
-def _find(services: Services, call: Call, name: str) -> Datastore:
+def _find(services: FileServices, call: Call, name: str) -> Datastore:
     return datastores.get(services.db, services.datastores, call.workspace.name, name)
 
 
-def _list(services: Services, call: Call) -> list[Datastore]:
+def _list(services: FileServices, call: Call) -> list[Datastore]:
     return list(datastores.list_in(services.db, services.datastores, call.workspace.name))
 
 
-def _put(services: Services, links: Links, call: Call, name: str) -> JSONResponse:
+def _put(services: FileServices, links: Links, call: Call, name: str) -> JSONResponse:
     kind = DatastoreKind(services.db, services.clock, services.datastores, links)
     kind.put(replace(call, body={"properties": _as_resource(call.document)}), name)
     return JSONResponse(_json(links, call, _find(services, call, name)))

@@ -18,11 +18,11 @@ from torchyard.base import files
 from torchyard.base.errors import NotFound
 from torchyard.data import actions as data
 from torchyard.data.actions import DataLocation
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 
 def pinned(
-    services: Services, workspace: str, inputs: Mapping[str, Mapping[str, str]]
+    services: FileServices, workspace: str, inputs: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Mapping[str, str]]:
     """The inputs as the run keeps them: a mapped URL is read from where this workspace maps it.
 
@@ -40,7 +40,7 @@ def pinned(
     return documents
 
 
-def listing(services: Services, links: Links, call: Call, path: str) -> dict[str, Any]:
+def listing(services: FileServices, links: Links, call: Call, path: str) -> dict[str, Any]:
     """The files of an input: each with its URL, or with its size where `content` has it.
 
     Raises:
@@ -68,7 +68,7 @@ def listing(services: Services, links: Links, call: Call, path: str) -> dict[str
     return {"is_file": single is not None, "files": listed}
 
 
-def content(services: Services, call: Call, path: str, file: str) -> StreamingResponse:
+def content(services: FileServices, call: Call, path: str, file: str) -> StreamingResponse:
     """One file of an input that is not in a datastore.
 
     Args:

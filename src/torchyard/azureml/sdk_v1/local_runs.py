@@ -49,7 +49,7 @@ from torchyard.jobs.attempts import planner
 from torchyard.jobs.files import log_quota
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import local_runs
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, RecordServices, Services, ServicesOf
 from torchyard.jobs.spec import values
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
@@ -227,7 +227,7 @@ def submit(
     return actions.add_properties(services, workspace, job.name, properties) if properties else job
 
 
-def _registered(services: Services, call: Call, configuration: Mapping[str, Any]) -> str | None:
+def _registered(services: FileServices, call: Call, configuration: Mapping[str, Any]) -> str | None:
     """The environment of the user's own Python, as `run.get_environment()` requests it.
 
     None for one without a name, and for one that could not be registered: the run doesn't need it.
@@ -241,7 +241,7 @@ def _registered(services: Services, call: Call, configuration: Mapping[str, Any]
 
 
 def _for_build(
-    services: Services, call: Call, configuration: Mapping[str, Any], is_local: bool
+    services: FileServices, call: Call, configuration: Mapping[str, Any], is_local: bool
 ) -> Any:
     """The environment to build, as a job's `environment`; refused where it can't be built."""
     hint = "set `environment.python.user_managed_dependencies = True` to run in your own Python"
@@ -284,7 +284,7 @@ def _environment(
     return {**progress, "status": "building"}
 
 
-def _append(services: Services, job: Job, chunk: Mapping[str, Any]) -> JSONResponse:
+def _append(services: FileServices, job: Job, chunk: Mapping[str, Any]) -> JSONResponse:
     path, offset = files.safe_relative(str(chunk.get("path") or "")), chunk.get("offset")
     if not path.startswith(_LOGS) or not isinstance(offset, int) or offset < 0:
         raise InvalidInput(f"`{path[:200]}` at {offset} is not a position in a log")
@@ -314,7 +314,7 @@ def _variables(services: Services, call: Call, job: Job, token: str) -> dict[str
     }
 
 
-def _find(services: Services, call: Call, name: str) -> Job:
+def _find(services: RecordServices, call: Call, name: str) -> Job:
     job = owners.get_own(services, call.workspace.name, name, call.identity)
     if not local_runs.is_local(job):
         raise InvalidInput(f"`{name}` is not a run on the target `local`")

@@ -30,7 +30,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.history import metric_rows
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.shared import record_rules
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
@@ -149,7 +149,7 @@ def _limit(top: Any) -> int:
 
 
 def _page(
-    services: Services, jobs: list[Job], filter: _Filter, token: str, limit: int
+    services: RecordServices, jobs: list[Job], filter: _Filter, token: str, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
     """(up to `limit` points and rows, the token of the next page).
 
@@ -170,7 +170,7 @@ def _page(
     return page, None
 
 
-def _keys(services: Services, job: Job, filter: _Filter) -> list[str]:
+def _keys(services: RecordServices, job: Job, filter: _Filter) -> list[str]:
     with services.db.read() as connection:
         rows = {row.key for row in metric_rows.of_job(connection, job.id)}
     return sorted(
@@ -181,7 +181,7 @@ def _keys(services: Services, job: Job, filter: _Filter) -> list[str]:
 
 
 def _points_and_rows(
-    services: Services, job: Job, key: str, filter: _Filter
+    services: RecordServices, job: Job, key: str, filter: _Filter
 ) -> Iterator[dict[str, Any]]:
     if filter.includes_kind(_SCALAR):
         yield from _numbers(services.history, job, key, filter.after)

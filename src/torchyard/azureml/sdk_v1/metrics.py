@@ -27,7 +27,7 @@ from torchyard.jobs.history.history import History
 from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.shared import record_rules, sdk_v1_records
 from torchyard.shared.record_rules import INTEGER, TRUTH, InvalidRecord
 from torchyard.workspaces.guarded_routes import needs
@@ -95,7 +95,7 @@ def wait_for_ingestion(
     return JSONResponse({})
 
 
-def _job(services: Services, call: Call, name: str) -> Job:
+def _job(services: RecordServices, call: Call, name: str) -> Job:
     return actions.get(services, call.workspace.name, name)
 
 

@@ -26,7 +26,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.batch_endpoints.actions import model_uses
 from torchyard.data.datastores import ARTIFACT_STORE
 from torchyard.jobs.files import model_sources
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.models import actions, documents
 from torchyard.models.types import Model
 from torchyard.workspaces.guarded_routes import needs
@@ -99,7 +99,7 @@ def make_image(call: AzureCall) -> JSONResponse:
     )
 
 
-def _register(services: Services, call: Call) -> Model:
+def _register(services: FileServices, call: Call) -> Model:
     body = call.document
     url = str(body.get("url") or "")
     artifacts = assets.artifacts_of(url.removeprefix("aml://asset/"))

@@ -20,7 +20,7 @@ from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 from torchyard.sweeps import actions as sweeps
 from torchyard.sweeps.records.types import Trial
 from torchyard.sweeps.spec import sweep_spec
@@ -39,7 +39,7 @@ class _Child:
 
 
 def with_earlier_runs(
-    services: Services, workspace: str, config: Mapping[str, Any], document: Mapping[str, Any]
+    services: RecordServices, workspace: str, config: Mapping[str, Any], document: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The sweep's file with what it takes from earlier runs.
 
@@ -87,7 +87,7 @@ def _resuming(document: dict[str, Any], children: Sequence[_Child]) -> dict[str,
 
 
 def _best_points(
-    services: Services, earlier: Sequence[Job], max_total: int
+    services: RecordServices, earlier: Sequence[Job], max_total: int
 ) -> list[dict[str, Any]]:
     """The best parameters of earlier sweeps, the best first."""
     valued = []
@@ -110,14 +110,14 @@ def _run_ids(config: Mapping[str, Any], key: str) -> list[str]:
     return ids
 
 
-def _sweep(services: Services, workspace: str, name: str) -> Job:
+def _sweep(services: RecordServices, workspace: str, name: str) -> Job:
     job = actions.get(services, workspace, name)
     if job.type != sweeps.TYPE:
         raise InvalidInput(f"`{name}` in `{RESUME_FROM}` is not a HyperDrive run", at=[RESUME_FROM])
     return job
 
 
-def _child(services: Services, workspace: str, name: str) -> _Child:
+def _child(services: RecordServices, workspace: str, name: str) -> _Child:
     job = actions.get(services, workspace, name)
     above = actions.find_by_name(services.db, workspace, job.parent) if job.parent else None
     trials = sweeps.trials(services, above) if above and above.type == sweeps.TYPE else []

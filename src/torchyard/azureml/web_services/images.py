@@ -24,7 +24,7 @@ from torchyard.base import fields, files
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs, SnapshotFile
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.models import actions
 from torchyard.models.types import Model
 
@@ -49,7 +49,7 @@ class Image:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(services: Services, call: Call, request: Mapping[str, Any]) -> Image:
+def read(services: FileServices, call: Call, request: Mapping[str, Any]) -> Image:
     """
     Raises:
         InvalidInput: the request contradicts itself, or its archive is not one.
@@ -93,7 +93,7 @@ def _model(db: Database, call: Call, id: str) -> Model:
 
 
 def _reference(
-    services: Services, chosen_models: Sequence[Model]
+    services: FileServices, chosen_models: Sequence[Model]
 ) -> str | Mapping[str, Any] | None:
     """What AZUREML_MODEL_DIR leads to: one model, or `NAME/VERSION/…` of each."""
     if not chosen_models:
@@ -113,7 +113,7 @@ def _reference(
 
 
 def _imported(
-    services: Services,
+    services: FileServices,
     call: Call,
     request: Mapping[str, Any],
     assets: Sequence[Mapping[str, Any]],
@@ -134,7 +134,7 @@ def _imported(
 
 
 def _code(
-    services: Services, call: Call, assets: Sequence[Mapping[str, Any]]
+    services: FileServices, call: Call, assets: Sequence[Mapping[str, Any]]
 ) -> list[SnapshotFile]:
     code: dict[str, SnapshotFile] = {}
     for asset in assets:
@@ -148,7 +148,7 @@ def _code(
     return list(code.values())
 
 
-def _upload(services: Services, call: Call, asset: Mapping[str, Any]) -> Path:
+def _upload(services: FileServices, call: Call, asset: Mapping[str, Any]) -> Path:
     """An uploaded file, for as long as the request lasts."""
     url = str(asset.get("url") or "")
     match = _ARTIFACT.fullmatch(url)
@@ -164,7 +164,7 @@ def _upload(services: Services, call: Call, asset: Mapping[str, Any]) -> Path:
 
 
 def _environment(
-    services: Services,
+    services: FileServices,
     call: Call,
     environment: Mapping[str, Any],
     variables: Mapping[str, str],
@@ -183,7 +183,7 @@ def _environment(
     return reference
 
 
-def _without_code(services: Services, chosen_models: Sequence[Model]) -> Image:
+def _without_code(services: FileServices, chosen_models: Sequence[Model]) -> Image:
     if len(chosen_models) != 1:
         raise InvalidInput(
             "a web service without a scoring script has exactly one model",

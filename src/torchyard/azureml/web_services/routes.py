@@ -20,7 +20,7 @@ from torchyard.azureml.web_services import services as web_services
 from torchyard.azureml.web_services import views
 from torchyard.base.errors import NotFound, TorchyardError
 from torchyard.endpoints.actions import credentials, deployments, endpoints
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 
@@ -167,7 +167,7 @@ def get_operation(call: AzureCall, services: ServicesOf, id: str) -> JSONRespons
     return JSONResponse(views.creation_json(id, deployed, offset))
 
 
-def _validate(services: Services, call: Call, body: Mapping[str, Any]) -> None:
+def _validate(services: RecordServices, call: Call, body: Mapping[str, Any]) -> None:
     kind, name = body.get("type"), str(body.get("serviceName") or "")
     if kind == "Create":
         web_services.read(object_at(body, "createRequest"))
@@ -176,7 +176,7 @@ def _validate(services: Services, call: Call, body: Mapping[str, Any]) -> None:
         web_services.check_change(deployed, body.get("updateRequest"))
 
 
-def _existing(services: Services, call: Call, name: str) -> web_services.Deployed | None:
+def _existing(services: RecordServices, call: Call, name: str) -> web_services.Deployed | None:
     try:
         return web_services.find(services, call.workspace.name, name)
     except NotFound:

@@ -24,7 +24,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
 from torchyard.endpoints.actions import credentials, deployments, endpoints
 from torchyard.endpoints.records.types import Deployment, Endpoint, EndpointKeys
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def check_change(deployed: Deployed, patch: Any) -> None:
             service = _patched(service, change)
 
 
-def find(services: Services, workspace: str, name: str) -> Deployed:
+def find(services: RecordServices, workspace: str, name: str) -> Deployed:
     """
     Raises:
         NotFound: no web service has this name.
@@ -109,7 +109,7 @@ def find(services: Services, workspace: str, name: str) -> Deployed:
     return _deployed(services, endpoint)
 
 
-def list_in(services: Services, workspace: str, query: Mapping[str, str]) -> list[Deployed]:
+def list_in(services: RecordServices, workspace: str, query: Mapping[str, str]) -> list[Deployed]:
     """
     Args:
         query: the parameters of `Webservice.list`, keys in lower case.
@@ -153,7 +153,7 @@ def refuse_taken(db: Database, workspace: str, name: str) -> None:
     _check_name(db, workspace, name, is_overwrite=False)
 
 
-def regenerate(services: Services, call: Call, name: str) -> EndpointKeys:
+def regenerate(services: RecordServices, call: Call, name: str) -> EndpointKeys:
     """Replace one key.
 
     Raises:
@@ -244,7 +244,7 @@ def _patched_texts(before: Mapping[str, str], key: str, rest: str, value: Any) -
     return {**{other: text for other, text in before.items() if other != name}, **added}
 
 
-def _deployed(services: Services, endpoint: Endpoint) -> Deployed:
+def _deployed(services: RecordServices, endpoint: Endpoint) -> Deployed:
     there = deployments.list_in(services, endpoint.workspace, endpoint.name)
     matching = [row for row in there if row.name == endpoint.name]
     return Deployed(documents.of_endpoint(endpoint), endpoint, matching[0] if matching else None)

@@ -30,7 +30,7 @@ from torchyard.endpoints.records.types import (
     InstanceState,
     ProvisioningState,
 )
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.jobs.spec import secrets
 
 CREATE, DELETE, KEYS = "create", "delete", "keys"
@@ -45,7 +45,7 @@ _PROBE = {
 }
 
 
-def service_json(services: Services, call: Call, deployed: Deployed) -> dict[str, Any]:
+def service_json(services: FileServices, call: Call, deployed: Deployed) -> dict[str, Any]:
     service, endpoint = deployed.service, deployed.endpoint
     url = address.of_endpoint(services.home, endpoint.workspace, endpoint.name)
     document: dict[str, Any] = {
@@ -149,7 +149,7 @@ def _operation(id: str, kind: str, state: str) -> dict[str, Any]:
     }
 
 
-def _state(services: Services, deployed: Deployed) -> str:
+def _state(services: RecordServices, deployed: Deployed) -> str:
     deployment = deployed.deployment
     if deployed.endpoint.state is ProvisioningState.DELETING:
         return "Deleting"
@@ -193,7 +193,7 @@ def _models(db: Database, call: Call, deployed: Deployed) -> list[dict[str, Any]
     return documents
 
 
-def _image_request(services: Services, deployed: Deployed) -> dict[str, Any] | None:
+def _image_request(services: FileServices, deployed: Deployed) -> dict[str, Any] | None:
     if deployed.deployment is None:
         return None
     document = secrets.masked_document(deployed.deployment.document)
@@ -207,7 +207,7 @@ def _image_request(services: Services, deployed: Deployed) -> dict[str, Any] | N
     }
 
 
-def _environment(services: Services, workspace: str, written: Any) -> dict[str, Any]:
+def _environment(services: FileServices, workspace: str, written: Any) -> dict[str, Any]:
     """As azureml.core.Environment; the client asks of it only that there is one."""
     if isinstance(written, Mapping):
         return environments.to_json(services.environments, "service", "1", written)

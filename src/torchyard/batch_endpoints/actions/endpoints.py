@@ -21,7 +21,7 @@ from torchyard.base.fields import unknown_key
 from torchyard.batch_endpoints.records import store
 from torchyard.batch_endpoints.records.types import BatchEndpoint
 from torchyard.batch_endpoints.spec import endpoint_spec
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 from torchyard.workspaces import people
 from torchyard.workspaces.types import Identity, Role
 
@@ -34,7 +34,7 @@ _IN_COLUMNS = ("defaults", "$schema")
 
 
 def create(
-    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+    services: RecordServices, workspace: str, document: Mapping[str, Any], identity: Identity
 ) -> tuple[BatchEndpoint, bool]:
     """Create an endpoint, or replace the file of one. Return it, and whether it is new.
 
@@ -64,7 +64,11 @@ def create(
 
 
 def update(
-    services: Services, workspace: str, name: str, changes: Mapping[str, Any], identity: Identity
+    services: RecordServices,
+    workspace: str,
+    name: str,
+    changes: Mapping[str, Any],
+    identity: Identity,
 ) -> BatchEndpoint:
     """Change single keys: defaults, tags, description.
 
@@ -141,7 +145,7 @@ def refuse_foreign(db: Database, endpoint: BatchEndpoint, identity: Identity) ->
 
 
 def _changed(
-    services: Services,
+    services: RecordServices,
     connection: Connection,
     old: BatchEndpoint,
     document: Mapping[str, Any],

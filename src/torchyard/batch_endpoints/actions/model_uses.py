@@ -15,12 +15,12 @@ from torchyard.base.db import Database
 from torchyard.batch_endpoints.records import store
 from torchyard.endpoints.actions import model_uses as online
 from torchyard.jobs.cleanup import asset_deletion
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.workspaces.types import Identity
 
 
 def delete_assets(
-    services: Services, request: DeletionRequest, identity: Identity
+    services: FileServices, request: DeletionRequest, identity: Identity
 ) -> AssetDeletion:
     """As `asset_deletion.delete`, but for models that deployments name.
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from torchyard.base import audit_chain
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.parsing import amounts
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common
 from torchyard.cli.terminal import tables
-from torchyard.shared import audit_chain
 
 _COLUMNS: list[tables.Column] = [
     ("WHEN", lambda line: tables.moment(line["at"])),

@@ -13,6 +13,7 @@ from torchyard.cli.parsing import amounts
 from torchyard.cli.parsing.group import Noun, noun
 from torchyard.cli.parsing.options import Session, common, confirm, name_argument
 from torchyard.cli.terminal import tables
+from torchyard.shared.plurals import plural
 
 group = noun("user")
 token_group = Noun(
@@ -251,7 +252,7 @@ def revoke(session: Session, name: str, token: str | None, everything: bool) -> 
         tables.done(session.form, result, f"Token `{token}` of `{name}` is revoked.")
         return
     revoked = users.revoke_all_tokens(name)
-    count = f"{len(revoked)} tokens" if len(revoked) != 1 else "1 token"
+    count = f"{len(revoked)} {plural('token', len(revoked))}"
     result = {"user": name, "revoked": list(revoked)}
     tables.done(session.form, result, f"{count} of `{name}` revoked.")
 

@@ -28,6 +28,7 @@ from torchyard.cli.parsing.options import (
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.progress import Progress
 from torchyard.client.images.steps import Steps, megabytes
+from torchyard.shared.plurals import plural
 
 if TYPE_CHECKING:
     from torchyard.client.images.exported_image import PushTarget
@@ -204,7 +205,7 @@ def install(session: Session, name: str, prefix: Path, version: str, label: str)
         session.form,
         installed.to_json(),
         f"Installed {installed.name}:{installed.version} into `{installed.prefix}`: "
-        f"Python {installed.python}, {count} package{'' if count == 1 else 's'}, "
+        f"Python {installed.python}, {count} {plural('package', count)}, "
         f"{megabytes(installed.size_bytes)}.\n"
         f"Run `{installed.prefix}/bin/python`, or `source {installed.prefix}/bin/activate`.",
     )

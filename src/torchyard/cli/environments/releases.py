@@ -30,6 +30,7 @@ from torchyard.cli.parsing.options import (
 )
 from torchyard.cli.terminal import tables
 from torchyard.client.images.steps import megabytes
+from torchyard.shared.plurals import plural
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -287,7 +288,7 @@ def wheels(session: Session, name: str, prune: bool) -> None:
         dropped = environments.forget_wheels(name)
         count, size = len(dropped["versions"]), megabytes(dropped["size_bytes"])
         text = (
-            f"Gave up the wheels of {count} archived version{'s' * (count != 1)}, {size}: "
+            f"Gave up the wheels of {count} archived {plural('version', count)}, {size}: "
             "`yard gc` removes those that no other version has."
         )
         tables.done(session.form, dropped, text if count else "No archived version keeps wheels.")
@@ -444,7 +445,7 @@ def _page(release: EnvironmentRelease) -> str:
 
 def _gate(gate: Mapping[str, Any]) -> str:
     first, *more = str(gate["message"]).splitlines() or [""]
-    others = f" (and {len(more)} more line{'s' * (len(more) != 1)})" if more else ""
+    others = f" (and {len(more)} more {plural('line', len(more))})" if more else ""
     return f"  {gate['status']:<8} {gate['name']:<9} {first}{others}"
 
 
@@ -487,7 +488,7 @@ def _audit_page(audited: Mapping[str, Any]) -> str:
     advisory_set, count = audited["advisories"], len(audited["findings"])
     lines = [
         f"Audit: {audited['packages']} packages against {advisory_set['count']} advisories of "
-        f"{str(advisory_set['replaced_at'])[:10]}: {count} finding{'s' * (count != 1)}, "
+        f"{str(advisory_set['replaced_at'])[:10]}: {count} {plural('finding', count)}, "
         f"{audited['failed']} fail, {audited['excused']} excused; "
         f"oldest that passes: {audited['max_age_days']} days"
     ]

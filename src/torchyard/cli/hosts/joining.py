@@ -204,8 +204,8 @@ def _join_one(
 
 def _is_in_ray(cluster: Cluster, host: Host) -> bool:
     """Whether Ray comes to have the machine."""
-    path = f"/v1/workspaces/{quote(cluster.workspace, safe='')}/computes/"
-    path += f"{quote(cluster.name, safe='')}/engine"
+    workspace, compute = quote(cluster.workspace, safe=""), quote(cluster.name, safe="")
+    path = f"/v1/workspaces/{workspace}/computes/{compute}/engine"
     deadline = time.monotonic() + _RAY_S
     while time.monotonic() < deadline:
         with suppress(TorchyardError):  # its head is being started

@@ -8,6 +8,7 @@ from typing import Any
 from torchyard.base.terminal_text import plain
 from torchyard.cli.jobs import causes
 from torchyard.cli.terminal import tables
+from torchyard.shared.plurals import plural
 
 _LONGEST_VALUE = 100
 _MOST_PAIRS = 20
@@ -16,7 +17,7 @@ _MOST_PAIRS = 20
 def page(job: Mapping[str, Any]) -> str:
     """The page of one job."""
     nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
-    ranks = f"{nodes} node{'s' * (nodes > 1)} of {processes} process{'es' * (processes > 1)}"
+    ranks = f"{nodes} {plural('node', nodes)} of {processes} {plural('process', processes)}"
     took = tables.since(job.get("started_at"), job.get("ended_at"), job.get("duration_s"))
     exit_code = job.get("exit_code")
     parts = [
@@ -96,7 +97,7 @@ def metrics_text(job: Mapping[str, Any]) -> str:
 def _tables(job: Mapping[str, Any]) -> str:
     """What SDK v1 logged as tables, lists and rows."""
     counts = job.get("tables") or {}
-    lines = [(f"  {plain(key)}", f"{n} row{'s' * (n != 1)}") for key, n in counts.items()]
+    lines = [(f"  {plain(key)}", f"{n} {plural('row', n)}") for key, n in counts.items()]
     rest = f"\n  see them with `yard job metrics -n {job['name']}`" if lines else ""
     return tables.fields(lines) + rest
 

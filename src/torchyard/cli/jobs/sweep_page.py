@@ -163,7 +163,7 @@ def _coordinates(sweep_trials: SweepTrials) -> str:
     lanes.append((sweep_trials.primary_metric, [trial.value for trial in done]))
     lines = []
     for name, values in lanes:
-        low, high, fractions = _places(values)
+        low, high, fractions = _scale(values)
         cells = ["·"] * (_LANES * 4)
         for rank in reversed(range(len(values))):
             fraction = fractions[rank]
@@ -173,7 +173,7 @@ def _coordinates(sweep_trials: SweepTrials) -> str:
     return "Parallel coordinates (a is the best trial)\n" + tables.fields(lines)
 
 
-def _places(values: Sequence[Any]) -> tuple[str, str, list[float | None]]:
+def _scale(values: Sequence[Any]) -> tuple[str, str, list[float | None]]:
     """(the lowest, the highest, where each value is between them, from 0 to 1)."""
     present = [value for value in values if value is not None]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in present):

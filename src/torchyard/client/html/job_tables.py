@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from torchyard.shared.plurals import plural
+
 Json = Mapping[str, Any]
 
 SYSTEM_PREFIX = "system/"
@@ -66,7 +68,7 @@ def jobs_table(jobs: Sequence[tuple[Json, str]]) -> str:
         for row in rows
     )
     more = len(jobs) - len(rows)
-    foot = f"<p>{more} more job{'s' if more > 1 else ''}</p>" if more > 0 else ""
+    foot = f"<p>{more} more {plural('job', more)}</p>" if more > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torchyard.client.resources import Json
+from torchyard.shared.plurals import plural
 
 _UNKNOWN = "not known"
 
@@ -137,7 +138,7 @@ def _findings(audit: Json) -> Iterator[str]:
     advisories, count = audit["advisories"], len(audit["findings"])
     yield (
         f"{audit['packages']} packages against {advisories['count']} advisories of "
-        f"{str(advisories['replaced_at'])[:10]}: {count} finding{'s' * (count != 1)}, "
+        f"{str(advisories['replaced_at'])[:10]}: {count} {plural('finding', count)}, "
         f"{audit['failed']} too old, {audit['excused']} excused."
     )
     if not audit["findings"]:

@@ -16,7 +16,7 @@ from torchyard.endpoints.actions import endpoints
 from torchyard.endpoints.records import signals, store
 from torchyard.endpoints.records.types import AuthMode, EndpointKeys
 from torchyard.endpoints.tokens import Token
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 from torchyard.workspaces.types import Identity
 
 KEY_TYPES = ("primary", "secondary")
@@ -36,7 +36,7 @@ def keys(db: Database, workspace: str, name: str) -> EndpointKeys:
 
 
 def regenerate(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     name: str,
     key_type: str,
@@ -75,7 +75,7 @@ def regenerate(
     return made
 
 
-def token(services: Services, workspace: str, name: str, identity: Identity) -> Token:
+def token(services: RecordServices, workspace: str, name: str, identity: Identity) -> Token:
     """A token that is good for this endpoint for an hour.
 
     Raises:

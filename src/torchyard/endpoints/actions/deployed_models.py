@@ -25,7 +25,7 @@ from torchyard.endpoints.running import instance_jobs
 from torchyard.endpoints.spec.deployment_spec import MLFLOW, DeploymentSpec, ModelReference
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.models import actions as models
 from torchyard.models.types import Model
 from torchyard.workspaces.types import Identity
@@ -103,7 +103,7 @@ def reference_of(model: Model) -> ModelReference:
 
 
 def _model(
-    services: Services, workspace: str, written: ModelReference | None, identity: Identity
+    services: FileServices, workspace: str, written: ModelReference | None, identity: Identity
 ) -> tuple[ModelReference | None, Mapping[str, Path]]:
     """The model and its files by their paths in it."""
     if written is None:
@@ -143,7 +143,7 @@ def _registered(
 
 
 def _inline(
-    services: Services, workspace: str, written: ModelReference, identity: Identity
+    services: FileServices, workspace: str, written: ModelReference, identity: Identity
 ) -> Model:
     """The version that the file names, registered if it is not there yet."""
     if written.version:

@@ -34,7 +34,7 @@ from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import job_masking
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.workspaces.types import Identity
 
 _MOST_DEPLOYMENTS = 20
@@ -151,13 +151,13 @@ def get(db: Database, workspace: str, endpoint_name: str, name: str) -> Deployme
     )
 
 
-def list_in(services: Services, workspace: str, endpoint_name: str) -> list[Deployment]:
+def list_in(services: RecordServices, workspace: str, endpoint_name: str) -> list[Deployment]:
     endpoint = endpoints.get(services.db, workspace, endpoint_name)
     with services.db.read() as connection:
         return store.deployments_in(connection, workspace, endpoint.name)
 
 
-def instances_of(services: Services, deployment: Deployment) -> list[Instance]:
+def instances_of(services: RecordServices, deployment: Deployment) -> list[Instance]:
     with services.db.read() as connection:
         return store.instances_in(
             connection, deployment.workspace, deployment.endpoint, deployment.name
@@ -165,7 +165,7 @@ def instances_of(services: Services, deployment: Deployment) -> list[Instance]:
 
 
 def delete(
-    services: Services, workspace: str, endpoint_name: str, name: str, identity: Identity
+    services: RecordServices, workspace: str, endpoint_name: str, name: str, identity: Identity
 ) -> Deployment:
     """Delete a deployment; it is gone once its instances have ended.
 
@@ -199,7 +199,7 @@ def delete(
 
 
 def logs(
-    services: Services, workspace: str, endpoint_name: str, name: str, lines: int, instance: str
+    services: FileServices, workspace: str, endpoint_name: str, name: str, lines: int, instance: str
 ) -> str:
     """The last lines that an instance printed.
 
@@ -235,7 +235,7 @@ def _freshness(instance: Instance) -> tuple[bool, int, str]:
     return (instance.state is InstanceState.READY, instance.revision, str(instance.created_at))
 
 
-def _log_of(services: Services, workspace: str, instance: Instance, lines: int) -> str:
+def _log_of(services: FileServices, workspace: str, instance: Instance, lines: int) -> str:
     job = jobs.find_by_name(services.db, workspace, instance.job)
     if job is None:
         return ""

@@ -24,7 +24,7 @@ from torchyard.endpoints.records import signals, store
 from torchyard.endpoints.records.types import AuthMode, Endpoint, ProvisioningState
 from torchyard.endpoints.spec import endpoint_spec
 from torchyard.endpoints.spec.endpoint_spec import EndpointSpec
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 from torchyard.workspaces import people
 from torchyard.workspaces.types import Identity, Role
 
@@ -36,7 +36,7 @@ _MOST_ENDPOINTS = 1000
 
 
 def create(
-    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+    services: RecordServices, workspace: str, document: Mapping[str, Any], identity: Identity
 ) -> tuple[Endpoint, bool]:
     """Create an endpoint, or replace the file of one. Return it, and whether it is new.
 
@@ -60,7 +60,11 @@ def create(
 
 
 def update(
-    services: Services, workspace: str, name: str, changes: Mapping[str, Any], identity: Identity
+    services: RecordServices,
+    workspace: str,
+    name: str,
+    changes: Mapping[str, Any],
+    identity: Identity,
 ) -> Endpoint:
     """Change single keys: traffic, tags, description, auth_mode.
 
@@ -88,12 +92,12 @@ def get(db: Database, workspace: str, name: str) -> Endpoint:
         return _of(connection, workspace, name)
 
 
-def list_in(services: Services, workspace: str) -> list[Endpoint]:
+def list_in(services: RecordServices, workspace: str) -> list[Endpoint]:
     with services.db.read() as connection:
         return store.endpoints_in(connection, workspace)
 
 
-def delete(services: Services, workspace: str, name: str, identity: Identity) -> Endpoint:
+def delete(services: RecordServices, workspace: str, name: str, identity: Identity) -> Endpoint:
     """Delete an endpoint with its deployments; it is gone once their instances have ended.
 
     Raises:
@@ -187,7 +191,7 @@ def _added(
 
 
 def _changed(
-    services: Services,
+    services: RecordServices,
     connection: Connection,
     old: Endpoint,
     document: Mapping[str, Any],

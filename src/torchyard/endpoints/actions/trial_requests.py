@@ -18,7 +18,7 @@ from torchyard.base.errors import Conflict, Unreachable
 from torchyard.endpoints.actions import credentials, deployments, endpoints
 from torchyard.endpoints.records import address
 from torchyard.endpoints.records.types import AuthMode
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.workspaces.types import Identity
 
 LIMIT_S = 60.0
@@ -35,7 +35,12 @@ class Answer:
 
 
 def send(
-    services: Services, workspace: str, name: str, deployment: str, request: str, identity: Identity
+    services: FileServices,
+    workspace: str,
+    name: str,
+    deployment: str,
+    request: str,
+    identity: Identity,
 ) -> Answer:
     """Send JSON to the endpoint as its callers do.
 

@@ -14,7 +14,7 @@ from torchyard.endpoints.actions.deployments import Accepted
 from torchyard.endpoints.actions.to_json import deployment_json, endpoint_json
 from torchyard.endpoints.records.types import AuthMode
 from torchyard.endpoints.spec import deployment_spec
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -252,6 +252,6 @@ def show_logs(
     return {"content": text}
 
 
-def _accepted_json(services: Services, accepted: Accepted) -> dict[str, Any]:
+def _accepted_json(services: RecordServices, accepted: Accepted) -> dict[str, Any]:
     instances = deployments.instances_of(services, accepted.deployment)
     return deployment_json(accepted.deployment, instances, accepted.notices)

@@ -21,7 +21,7 @@ from torchyard.data.uris import DatastoreUri
 from torchyard.endpoints.records.types import Endpoint
 from torchyard.endpoints.spec.data_collection import Collection
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 FOLDER = "modelDataCollector"
 """Of the default datastore, as Azure names it."""
@@ -62,7 +62,7 @@ def find(
 
 
 def register(
-    services: Services, endpoint: Endpoint, collected: Sequence[Collected], owner: str
+    services: FileServices, endpoint: Endpoint, collected: Sequence[Collected], owner: str
 ) -> None:
     """Register those that are not; another server may do the same at the same time."""
     workspace = endpoint.workspace

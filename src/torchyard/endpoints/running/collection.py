@@ -16,7 +16,7 @@ from torchyard.endpoints.records import collected_data
 from torchyard.endpoints.records.types import Deployment
 from torchyard.endpoints.spec.data_collection import REQUEST, RESPONSE
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 VARIABLE = "TORCHYARD_COLLECT"
 _PACKAGE = b"azureml.ai.monitoring"
@@ -42,7 +42,9 @@ def _names_package(blobs: Blobs, snapshot: str) -> bool:
     )
 
 
-def variables(services: Services, deployment: Deployment, spec: DeploymentSpec) -> dict[str, str]:
+def variables(
+    services: FileServices, deployment: Deployment, spec: DeploymentSpec
+) -> dict[str, str]:
     """What an instance's supervisor needs; empty where its script collects nothing."""
     if spec.data_collector is None or not is_by_script(services.blobs, spec):
         return {}

@@ -19,7 +19,7 @@ from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.requests import submission
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.workspaces.types import Identity, TokenKind
 
 EXPERIMENT = "online-endpoints"
@@ -66,7 +66,7 @@ def port_of(job: Job) -> int:
 
 
 def document_of(
-    services: Services, deployment: Deployment, spec: DeploymentSpec, instance: Instance
+    services: FileServices, deployment: Deployment, spec: DeploymentSpec, instance: Instance
 ) -> dict[str, Any]:
     environment, variables, _ = environments.for_instances(
         services.environments, deployment.workspace, spec

@@ -121,12 +121,12 @@ def _configure(prefix: Path, home: Path, packages: CondaPackages) -> None:
 
 def _request(spec: EnvironmentSpec, uv: Uv, working: Path, final: Path) -> dict[str, Any]:
     config = uv.config.conda
-    channels = [{"label": name, "places": config.places(name)} for name in spec.channels]
+    channels = [{"label": name, "places": config.urls_of(name)} for name in spec.channels]
     for number, name in enumerate(config.channels if not channels else ()):
-        channels.append({"label": f"{_MACHINES}{number}", "places": config.places(name)})
+        channels.append({"label": f"{_MACHINES}{number}", "places": config.urls_of(name)})
     if not channels:
         uv.say(f"no conda channel is named: using {_FALLBACK}")
-        channels.append({"label": _FALLBACK, "places": config.places(_FALLBACK)})
+        channels.append({"label": _FALLBACK, "places": config.urls_of(_FALLBACK)})
     return {
         "channels": channels,
         "cache": str(uv.conda_cache),

@@ -40,7 +40,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Held:
+class EnvironmentComponent:
     """A component in an environment; `package` and `version` are empty where it is unavailable.
 
     One that `needs_gpu` is there, and has `reason` and `instead` for machines without one.
@@ -116,7 +116,7 @@ def promises(curated: Curated) -> bool:
     return curated.name.startswith(FAMILY)
 
 
-def components_of(curated: Curated) -> tuple[Held, ...]:
+def components_of(curated: Curated) -> tuple[EnvironmentComponent, ...]:
     """Every component, as this environment has it.
 
     Raises:
@@ -126,13 +126,15 @@ def components_of(curated: Curated) -> tuple[Held, ...]:
     return tuple(_component_in(component, versions, curated) for component in every())
 
 
-def _component_in(component: Component, versions: Mapping[str, str], curated: Curated) -> Held:
+def _component_in(
+    component: Component, versions: Mapping[str, str], curated: Curated
+) -> EnvironmentComponent:
     for package in component.packages:
         if package in versions:
             version = versions[package]
             is_layer = _LAYER in version
             without_gpu = curated.needs_gpu.get(component.name, {})
-            return Held(
+            return EnvironmentComponent(
                 component,
                 "layer" if is_layer else "installed",
                 package,
@@ -144,7 +146,7 @@ def _component_in(component: Component, versions: Mapping[str, str], curated: Cu
     reason = explanation.get("reason", component.reason)
     if not reason:
         raise ValueError(f"`{curated.name}` lacks {component.name}, and gives no reason")
-    return Held(
+    return EnvironmentComponent(
         component,
         "unavailable",
         reason=reason,

@@ -37,7 +37,7 @@ class CondaConfig:
     mirrors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def places(self, channel: str) -> list[list[str]]:
+    def urls_of(self, channel: str) -> list[list[str]]:
         """The URLs of a channel: for each of its parts its mirrors, best first."""
         parts = self.multi.get(channel)
         if parts is None and channel == "defaults":

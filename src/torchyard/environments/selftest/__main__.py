@@ -22,7 +22,7 @@ from pathlib import Path
 
 from torchyard.environments import contents, labels
 from torchyard.environments.names import components, curated_environments
-from torchyard.environments.names.components import Held, TestRun
+from torchyard.environments.names.components import EnvironmentComponent, TestRun
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.selftest import running
 
@@ -62,7 +62,7 @@ def run_tests(
         if previous and entry not in chosen and entry.component.name in previous.steps
     }
 
-    def do(entry: Held) -> None:
+    def do(entry: EnvironmentComponent) -> None:
         name = entry.component.name
         steps[name] = running.run_step(python, entry, os.environ)
         print(_line(curated.name, name, steps[name]), flush=True)

@@ -22,7 +22,8 @@ from typing import Any
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import labels
 from torchyard.environments.labels import Answer
-from torchyard.environments.names.components import Held, StepResult
+from torchyard.environments.names.components import EnvironmentComponent, StepResult
+from torchyard.shared.plurals import plural
 
 _PROGRAMS = Path(__file__).parent / "in_environment"
 _STEP_S = 600.0
@@ -32,7 +33,9 @@ _PASSED_ON = ("PATH", "LANG", "JAVA_HOME", "LD_LIBRARY_PATH")
 _PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_")
 
 
-def run_step(python: Path, promised: Held, variables: Mapping[str, str]) -> StepResult:
+def run_step(
+    python: Path, promised: EnvironmentComponent, variables: Mapping[str, str]
+) -> StepResult:
     """Do the one-step test of a component.
 
     Args:
@@ -162,7 +165,7 @@ def hardware(python: Path, variables: Mapping[str, str]) -> str:
     if gpu:
         return f"GPU: {gpu}"
     cores = os.cpu_count() or 1
-    return f"CPU: {_processor()}, {cores} {'core' if cores == 1 else 'cores'}"
+    return f"CPU: {_processor()}, {cores} {plural('core', cores)}"
 
 
 def _processor() -> str:

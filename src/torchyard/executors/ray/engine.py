@@ -33,6 +33,7 @@ from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
 from torchyard.shared import plan as plans
 from torchyard.shared.node_start import NodeStart
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.plurals import plural
 
 NAME = "ray"
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}")
@@ -300,7 +301,7 @@ def _reason(waiting: Mapping[str, Any], is_own_head: bool = False) -> str:
         if waiting["for_s"] < _STUCK_S:
             return ""
         return f"Ray has not started its nodes for {waiting['for_s']:.0f} s; {group}"
-    machines = f"{count} machine{'s' * (count != 1)}"
+    machines = f"{count} {plural('machine', count)}"
     if big_enough < count:
         if 0 < waiting["most_nodes"] < count:
             return (

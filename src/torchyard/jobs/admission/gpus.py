@@ -19,6 +19,7 @@ from torchyard.compute.types import Compute
 from torchyard.executors.machine import Machine
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.spec import own_properties, rehearsal
+from torchyard.shared.plurals import plural
 
 PROPERTY = f"{own_properties.PREFIX}gpus"
 _MOST = 4096
@@ -147,4 +148,4 @@ def _hint(compute: Compute, there: int) -> str:
 
 
 def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
+    return f"{count} {plural('GPU', count)}"

@@ -48,7 +48,7 @@ class Queued:
 
 
 @dataclass(frozen=True)
-class Held:
+class RunningAttempt:
     """An attempt that holds nodes."""
 
     attempt_id: str
@@ -168,7 +168,7 @@ def queued_by_id(connection: Connection, job_id: int) -> Queued:
     return _queued(connection.execute(select(*_COLUMNS).where(jobs.c.id == job_id)).one())
 
 
-def list_running(connection: Connection) -> list[Held]:
+def list_running(connection: Connection) -> list[RunningAttempt]:
     """Every attempt that holds nodes, earliest first."""
     rows = connection.execute(
         select(
@@ -188,7 +188,7 @@ def list_running(connection: Connection) -> list[Held]:
         .where(attempts.c.ended_at.is_(None))
         .order_by(attempts.c.created_at, attempts.c.id)
     )
-    return [Held(**{**row._mapping, "limit_s": row.limit_s or 0.0}) for row in rows]
+    return [RunningAttempt(**{**row._mapping, "limit_s": row.limit_s or 0.0}) for row in rows]
 
 
 def in_front(connection: Connection, job: Queued, now: datetime) -> tuple[int, str]:

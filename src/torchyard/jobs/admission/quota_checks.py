@@ -18,7 +18,7 @@ from torchyard.base.errors import LimitExceeded
 from torchyard.compute import actions as computes
 from torchyard.jobs.admission import quota_store, storage_use
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.workspaces import quotas
 from torchyard.workspaces.types import ALL, Limit
 
@@ -115,7 +115,7 @@ def used(connection: Connection, workspace: str, user: str = "") -> dict[str, in
     return total
 
 
-def use_of(services: Services, workspace: str, user: str = "") -> dict[str, int]:
+def use_of(services: FileServices, workspace: str, user: str = "") -> dict[str, int]:
     """What is in use now, storage too; of everyone when `user` is empty."""
     storage_use.measure(services, workspace)
     with services.db.read() as connection:

@@ -16,7 +16,7 @@ from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.jobs.admission import queue
 from torchyard.jobs.admission.queue import Amounts, Running
-from torchyard.jobs.admission.queue_store import Held, Queued
+from torchyard.jobs.admission.queue_store import Queued, RunningAttempt
 from torchyard.jobs.records.types import Job
 
 LOW_PRIORITY = "low_priority"
@@ -35,7 +35,7 @@ class Shares:
     low: frozenset[ClusterKey]
     elsewhere: frozenset[ClusterKey] = frozenset()
 
-    def needs(self, of: Held | Queued | Job) -> dict[str, int]:
+    def needs(self, of: RunningAttempt | Queued | Job) -> dict[str, int]:
         """What all nodes of a job take together."""
         cluster_key = (of.workspace, of.compute)
         each = dict(self.per_node.get(cluster_key, {}))
@@ -46,7 +46,7 @@ class Shares:
     def is_low(self, cluster_key: ClusterKey, priority_rank: int) -> bool:
         return priority_rank >= queue.SPOT_RANK or cluster_key in self.low
 
-    def running(self, attempt: Held, now_s: float) -> Running:
+    def running(self, attempt: RunningAttempt, now_s: float) -> Running:
         """A running attempt, as the queue sees it.
 
         Args:

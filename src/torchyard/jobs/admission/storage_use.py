@@ -20,13 +20,13 @@ from torchyard.jobs.admission import quota_store
 from torchyard.jobs.admission.quota_store import StoredSize
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.workspaces import quotas
 
 _AT_ONCE = 200
 
 
-def measure(services: Services, workspace: str) -> None:
+def measure(services: FileServices, workspace: str) -> None:
     """Measure the jobs that have ended since, if a limit on storage is set."""
     with services.db.read() as connection:
         limits = quotas.limits(connection, workspace)
@@ -47,14 +47,14 @@ def known(connection: Connection, workspace: str, user: str = "") -> int:
     return quota_store.kept_bytes(connection, workspace, user)
 
 
-def _size(services: Services, job: Job) -> StoredSize:
+def _size(services: FileServices, job: Job) -> StoredSize:
     code = str(job.document.get("code") or "")
     snapshot = code.removeprefix(SNAPSHOT_PREFIX) if code.startswith(SNAPSHOT_PREFIX) else ""
     snapshot_bytes = _snapshot_bytes(services.blobs, snapshot) if snapshot else 0
     return StoredSize(job.id, _files_bytes(services, job), snapshot, snapshot_bytes)
 
 
-def _files_bytes(services: Services, job: Job) -> int:
+def _files_bytes(services: FileServices, job: Job) -> int:
     roots = (
         services.datastores.root(job.workspace, ARTIFACT_STORE) / artifacts_of(job.name),
         services.datastores.root(job.workspace, BLOB_STORE) / output_of(job.name, "").rstrip("/"),

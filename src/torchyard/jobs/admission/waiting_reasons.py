@@ -13,11 +13,12 @@ from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
 from torchyard.jobs.admission.queue import Amounts, Running
-from torchyard.jobs.admission.queue_store import Held
+from torchyard.jobs.admission.queue_store import RunningAttempt
 from torchyard.jobs.admission.shares import Shares
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import PAUSED_UNTIL, Job, Status
 from torchyard.jobs.services import Services
+from torchyard.shared.plurals import plural
 
 _MACHINE = {
     "nodes": "nodes of this machine",
@@ -75,7 +76,7 @@ def _of_engine(db: Database, job: Job) -> str:
 def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:
     """What it needs and what is free: of its cluster, and of the machine where that is short."""
     nodes_name = shares.nodes_of(job.workspace, job.compute)
-    nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
+    nodes = f"{job.node_count} {plural('node', job.node_count)}"
     total = every.capacity.get(nodes_name, 0)
     there = max(0, free.get(nodes_name, 0))
     are = "is" if there == 1 else "are"
@@ -88,7 +89,9 @@ def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -
     return sentence
 
 
-def _who_leaves(active: Sequence[Held], running: Sequence[Running], needs: Amounts) -> str:
+def _who_leaves(
+    active: Sequence[RunningAttempt], running: Sequence[Running], needs: Amounts
+) -> str:
     names = [
         f"`{attempt.job_name}`"
         for attempt, amounts in zip(active, running, strict=True)
@@ -96,7 +99,7 @@ def _who_leaves(active: Sequence[Held], running: Sequence[Running], needs: Amoun
     ]
     if not names:
         return ""
-    return f"job{'s' * (len(names) > 1)} {', '.join(names)} {'make' if names[1:] else 'makes'} room"
+    return f"{plural('job', len(names))} {', '.join(names)} {'make' if names[1:] else 'makes'} room"
 
 
 def _ordinal(number: int) -> str:

@@ -33,7 +33,7 @@ from torchyard.jobs.records.types import (
     Status,
     parse_job,
 )
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.jobs.spec import log_patterns, retry
 
 # Of each rank's log, where a retry policy looks for its patterns.
@@ -226,7 +226,9 @@ def _uncounted(connection: Connection, job: Job) -> int:
     return sum(each.ended_at is not None and losses.is_uncounted(each, job) for each in tries)
 
 
-def _left(services: Services, job: Job, attempt: Attempt, nodes: Sequence[AttemptNode]) -> _Left:
+def _left(
+    services: FileServices, job: Job, attempt: Attempt, nodes: Sequence[AttemptNode]
+) -> _Left:
     """What the decision over its failure reads; searched outside any transaction."""
     failed = root_cause.failed_node(nodes)
     if failed is None:

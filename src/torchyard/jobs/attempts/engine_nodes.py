@@ -22,7 +22,7 @@ from torchyard.jobs.actions import attempt_key, job_key_of
 from torchyard.jobs.attempts import endings, root_cause, worker_reports
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, JobError, NodeState, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 
 _log = logging.getLogger(__name__)
 _GRACE_S = 10.0
@@ -208,7 +208,7 @@ class EngineNodes:
                     attempt_store.change_node(connection, attempt.id, node.node, seen_at=now)
 
 
-def note_waiting(services: Services, attempt: Attempt, reason: str) -> None:
+def note_waiting(services: RecordServices, attempt: Attempt, reason: str) -> None:
     """Write down what an attempt's nodes wait for; empty once they have machines."""
     if reason == attempt.waiting_for:
         return

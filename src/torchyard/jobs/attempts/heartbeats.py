@@ -18,6 +18,7 @@ from torchyard.jobs.attempts import engine_nodes, takeover, worker_reports
 from torchyard.jobs.records import attempt_store, isolation, progress, round_store, store
 from torchyard.jobs.records.types import Attempt, AttemptNode, JobError, NodeState, Status
 from torchyard.jobs.services import Services
+from torchyard.shared.plurals import plural
 
 _log = logging.getLogger(__name__)
 # A worker reports every 5 seconds.
@@ -163,7 +164,7 @@ class Heartbeats:
     def _missed(self, silent: dict[int, float]) -> str:
         names = ", ".join(map(str, sorted(silent)))
         return (
-            f"the worker of node{'s' * (len(silent) > 1)} {names} has not reported for "
+            f"the worker of {plural('node', len(silent))} {names} has not reported for "
             f"{max(silent.values()):.0f} s; the job fails after {self._given_up_after_s:g} s"
         )
 

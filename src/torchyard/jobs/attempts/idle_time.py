@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from torchyard.jobs.history import history_store
 from torchyard.jobs.records.types import Attempt
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 _OWN_LOGS = "user_logs/stacks_rank_"
 _KEPT = 1000
@@ -23,7 +23,7 @@ _KEPT = 1000
 class IdleTime:
     """The idle time of attempts whose workers ask for it."""
 
-    def __init__(self, services: Services, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, services: FileServices, now: Callable[[], float] = time.monotonic) -> None:
         self._services = services
         self._now = now
         self._seen: dict[str, tuple[tuple[int, int], float]] = {}

@@ -65,7 +65,7 @@ class _Node:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ServerView:
     """What nodes see of the server, and how they reach it; its fields are those of a plan."""
 
     server_url: str
@@ -109,7 +109,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         timeout_s = float(quota_checks.longest_s(limits, job.owner))
     report_token, run_token = _tokens(connection, services.clock, job, attempt)
     image = services.environments.images.plan(environment) if environment else None
-    node_settings = _place(connection, services, compute, launch, server_url)
+    node_settings = _describe_server(connection, services, compute, launch, server_url)
     endpoints = _client_endpoints(services, launch, run_token, node_settings)
     return LaunchPlan(
         attempt_id=attempt.id,
@@ -155,16 +155,16 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
     )
 
 
-def _place(
+def _describe_server(
     connection: Connection,
     services: Services,
     compute: Compute | None,
     launch: Launch,
     server_url: str,
-) -> _Place:
+) -> _ServerView:
     attempt = launch.attempt
     if attempt.is_local:
-        return _Place(
+        return _ServerView(
             server_url,
             scratch=str(scratch.folder(services, attempt.id)),
             blobs="" if services.node.is_separate else str(services.blobs.folder),
@@ -179,7 +179,7 @@ def _place(
     urls = list(settings.get("server_urls") or reached.urls) or [server_url]
     if shared:
         urls = [shared_folders.attempt_url(shared, services.for_nodes.server_id, attempt.id)]
-    return _Place(
+    return _ServerView(
         urls[0],
         engine=attempt.engine,
         engine_settings=settings,
@@ -196,7 +196,7 @@ def _place(
 
 
 def _client_endpoints(
-    services: Services, launch: Launch, run_token: str, node_settings: _Place
+    services: Services, launch: Launch, run_token: str, node_settings: _ServerView
 ) -> NodeEndpoints:
     """For Azure's clients, by addresses and files that the job's nodes have."""
     job, environment, endpoints = launch.job, launch.environment, services.client_endpoints
@@ -207,7 +207,7 @@ def _client_endpoints(
     return endpoints.for_nodes(job, run_token, environment, node_settings.server_urls)
 
 
-def _url_for_scripts(node_settings: _Place) -> str:
+def _url_for_scripts(node_settings: _ServerView) -> str:
     """Of the server; where no network leads to it, a name that says so in a client's error."""
     return (
         _NO_NETWORK
@@ -275,7 +275,7 @@ def _node(compute: Compute | None, devices: Machine, job: Job) -> _Node:
 
 
 def _outputs(job: CommandJob) -> dict[str, OutputPlan]:
-    locations = outputs.places_of(job)
+    locations = outputs.destinations_of(job)
     return {name: _output(output, locations[name]) for name, output in job.spec.outputs.items()}
 
 

@@ -22,7 +22,7 @@ from torchyard.jobs.files import checkpoints
 from torchyard.jobs.files.checkpoints import Checkpoint
 from torchyard.jobs.records import attempt_store, progress
 from torchyard.jobs.records.types import Attempt, AttemptNode, Job, JobError
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec import elastic, retry
 
 # In the error of an attempt: the checkpoint that the next one finds.
@@ -31,7 +31,7 @@ CHECKPOINT = "checkpoint"
 _PAUSE_S = 10.0
 
 
-def checkpoint_for(services: Services, job: Job, error: JobError) -> Checkpoint | None:
+def checkpoint_for(services: FileServices, job: Job, error: JobError) -> Checkpoint | None:
     """The checkpoint that the job goes on from after this failure; None when it has failed.
 
     Reads files: to be called outside of any transaction.

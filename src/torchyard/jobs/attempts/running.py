@@ -13,7 +13,7 @@ from torchyard.base.db import Database
 from torchyard.jobs import actions
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Job, NodeState, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 
 RELEASE = "release"
 STATUSES = (Status.RUNNING, Status.NOT_RESPONDING)
@@ -33,7 +33,7 @@ def interactive_of(db: Database, attempt_id: str) -> list[tuple[int, dict[str, A
     return [(node.node, node.interactive or {}) for node in nodes]
 
 
-def release(services: Services, attempt_id: str) -> bool:
+def release(services: RecordServices, attempt_id: str) -> bool:
     """Have nodes that are held end; False where the script of one still runs."""
     with services.db.write() as connection:
         nodes = attempt_store.nodes_of(connection, attempt_id)

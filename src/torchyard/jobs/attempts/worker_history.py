@@ -18,7 +18,7 @@ from torchyard.jobs.files import scratch
 from torchyard.jobs.history.history import Received
 from torchyard.jobs.records import job_masking, progress, store
 from torchyard.jobs.records.types import Attempt, Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.relay.relay import spool_folder
@@ -29,7 +29,7 @@ _MOST_NOTICES = 5
 
 
 def receive(
-    services: Services,
+    services: RecordServices,
     attempt_id: str,
     node: int,
     seq: int,
@@ -60,7 +60,7 @@ def receive(
     return {"next": received.next, "rejected": received.rejected}
 
 
-def _tell_resumed(services: Services, job: Job, received: Received) -> None:
+def _tell_resumed(services: RecordServices, job: Job, received: Received) -> None:
     for step, count in received.resumed:
         message = f"it goes on from step {step:,}"
         if count:
@@ -92,7 +92,9 @@ def take_left(services: Services, attempt: Attempt, node: int) -> None:
             progress.notice(connection, job, f"run history: {message}", services.clock.now())
 
 
-def _deliver(services: Services, attempt: Attempt, node: int, spool: HistorySpool) -> list[str]:
+def _deliver(
+    services: RecordServices, attempt: Attempt, node: int, spool: HistorySpool
+) -> list[str]:
     """Return why records were rejected."""
     refused: list[str] = []
     while spool.left:

@@ -27,7 +27,7 @@ from torchyard.jobs.records.types import (
     JobError,
     NodeState,
 )
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Rendezvous:
     facts: list[dict[str, Any]]
 
 
-def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
+def get(services: RecordServices, attempt_id: str) -> tuple[Attempt, Job]:
     """
     Raises:
         NotAuthenticated: the attempt does not exist.
@@ -61,7 +61,7 @@ def get(services: Services, attempt_id: str) -> tuple[Attempt, Job]:
         return attempt, store.job_by_id(connection, attempt.job_id)
 
 
-def stop_request(services: Services, attempt_id: str) -> StopRequest:
+def stop_request(services: RecordServices, attempt_id: str) -> StopRequest:
     """
     Raises:
         NotAuthenticated: the attempt does not exist.
@@ -72,7 +72,7 @@ def stop_request(services: Services, attempt_id: str) -> StopRequest:
 
 
 def join(
-    services: Services,
+    services: RecordServices,
     attempt_id: str,
     node: int,
     address: str,
@@ -93,7 +93,7 @@ def join(
     services.signals.notify(attempt_key(attempt_id))
 
 
-def rendezvous(services: Services, attempt_id: str) -> Rendezvous:
+def rendezvous(services: RecordServices, attempt_id: str) -> Rendezvous:
     """
     Raises:
         NotAuthenticated: the attempt does not exist.
@@ -107,7 +107,7 @@ def rendezvous(services: Services, attempt_id: str) -> Rendezvous:
     return Rendezvous(ready, [node.address for node in nodes], port, facts)
 
 
-def report_worker_death(services: Services, attempt_id: str, node: int) -> None:
+def report_worker_death(services: RecordServices, attempt_id: str, node: int) -> None:
     """A node's worker died: stop the others now, while what it left is delivered."""
     with services.db.write() as connection:
         attempt = attempt_store.attempt_by_id(connection, attempt_id)

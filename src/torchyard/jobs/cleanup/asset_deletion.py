@@ -24,7 +24,7 @@ from torchyard.environments import assets as environments
 from torchyard.jobs.cleanup import asset_uses, unregistered
 from torchyard.jobs.cleanup.asset_uses import AssetVersion, Use
 from torchyard.jobs.cleanup.unregistered import StoredFolder
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.models import actions as models
 from torchyard.workspaces.access import refuse_foreign
 from torchyard.workspaces.types import Identity
@@ -41,7 +41,7 @@ class _Plan:
     folders: Mapping[str, str]
 
 
-def delete(services: Services, request: DeletionRequest, identity: Identity) -> AssetDeletion:
+def delete(services: FileServices, request: DeletionRequest, identity: Identity) -> AssetDeletion:
     """
     Raises:
         NotFound: the version does not exist.
@@ -144,7 +144,7 @@ def _needed(uses: Sequence[Use]) -> Conflict:
     )
 
 
-def _delete_row(services: Services, version: AssetVersion) -> None:
+def _delete_row(services: RecordServices, version: AssetVersion) -> None:
     db, workspace, name = services.db, version.workspace, version.name
     if version.noun == "model":
         models.delete_rows(db, services.clock, version.asset)
@@ -154,7 +154,7 @@ def _delete_row(services: Services, version: AssetVersion) -> None:
         data.delete(db, workspace, name, version.version)
 
 
-def _remove_files(services: Services, version: AssetVersion, plan: _Plan) -> None:
+def _remove_files(services: FileServices, version: AssetVersion, plan: _Plan) -> None:
     """Remove what the version alone had, unless something began to name it since."""
     folder = plan.folders.get(version.version, "")
     if version.noun == "model":

@@ -19,7 +19,7 @@ from torchyard.jobs import actions, owners
 from torchyard.jobs.records import experiment_store, removal_store, store
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import ENDED, Job, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.models import registry
 from torchyard.workspaces.types import Identity
 
@@ -42,7 +42,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptJob:
     """A job that was chosen and must stay, and why in one sentence."""
 
     job: Job
@@ -56,7 +56,7 @@ class Plan:
     """What would be deleted: jobs, children behind their parents; and what would not."""
 
     jobs: Sequence[Job] = ()
-    kept: Sequence[Kept] = ()
+    kept: Sequence[KeptJob] = ()
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def needs(services: Services, workspace: str) -> dict[str, str]:
     return reasons
 
 
-def _chosen(services: Services, workspace: str, choice: Choice) -> list[Job]:
+def _chosen(services: RecordServices, workspace: str, choice: Choice) -> list[Job]:
     if choice.names:
         return [actions.get(services, workspace, name) for name in dict.fromkeys(choice.names)]
     status = actions.status_named(choice.status) if choice.status else None
@@ -197,18 +197,18 @@ def _family(job: Job, bonds: _Bonds) -> Iterator[Job]:
             waiting += bonds.children.get(next_job.name, ())
 
 
-def _find_blocker(job: Job, chosen: Job, bonds: _Bonds) -> Kept | None:
+def _find_blocker(job: Job, chosen: Job, bonds: _Bonds) -> KeptJob | None:
     """Why `chosen` must stay because of `job`, which is itself or one below it."""
     whose = "" if job.id == chosen.id else f", a child of `{chosen.name}`,"
     if not job.status.ended:
-        return Kept(
+        return KeptJob(
             chosen,
             f"job `{job.name}`{whose} is {job.status.value} and can't be deleted",
             f"end it first: `yard job cancel -n {job.name}`",
             "job_not_ended",
         )
     if job.name in bonds.needs:
-        return Kept(
+        return KeptJob(
             chosen,
             f"job `{job.name}`{whose} can't be deleted: {bonds.needs[job.name]} needs its files",
             f"{_release(bonds.needs[job.name])}, or hide the job from lists with "

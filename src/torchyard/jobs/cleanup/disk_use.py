@@ -22,7 +22,7 @@ from torchyard.data import assets as data
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, MODELS, UPLOADS, artifacts_of
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import attempt_store, store
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.models import registry
 from torchyard.workspaces import actions as workspaces
 
@@ -109,7 +109,7 @@ def measure(services: Services) -> DiskUse:
 
 
 def _of_workspace(
-    services: Services, workspace: str, owners: Mapping[tuple[str, str], str], sizes: _Measure
+    services: FileServices, workspace: str, owners: Mapping[tuple[str, str], str], sizes: _Measure
 ) -> Iterator[DiskItem]:
     def of_jobs(kind: str, top: Path, prefix: str = "") -> Iterator[DiskItem]:
         for folder in _folders(top):
@@ -175,7 +175,7 @@ def _scratch(
         yield DiskItem("scratch", job, owners.get((workspace, job), ""), size, workspace)
 
 
-def _of_server(services: Services, sizes: _Measure) -> Iterator[DiskItem]:
+def _of_server(services: FileServices, sizes: _Measure) -> Iterator[DiskItem]:
     home, node = services.home, services.node
     for folder in _folders(node.environments):
         yield DiskItem("environments", folder.name[:12], "", sizes.size(folder))

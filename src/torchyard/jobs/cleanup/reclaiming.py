@@ -28,7 +28,7 @@ from torchyard.jobs.cleanup import references, stale_files, unregistered
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.shared import locks
 
 DAY_S = 86_400.0
@@ -138,7 +138,7 @@ def _stays(item: GcItem) -> GcItem:
 # Blobs
 
 
-def _blobs(services: Services, options: GcOptions) -> Iterator[GcItem]:
+def _blobs(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         references_by_snapshot = references.snapshots(connection)
     sizes = {sha256: (size, at) for sha256, size, at in services.blobs.all()}
@@ -159,7 +159,7 @@ def _blobs(services: Services, options: GcOptions) -> Iterator[GcItem]:
             yield GcItem("blobs", f"{len(group)} files", sum(group), remove, reason)
 
 
-def _unnamed(services: Services) -> list[str]:
+def _unnamed(services: FileServices) -> list[str]:
     # Listed before the records are read: what is uploaded later is not in the list.
     everything = [sha256 for sha256, _, _ in services.blobs.all()]
     with services.db.read() as connection:
@@ -173,7 +173,7 @@ def _unnamed(services: Services) -> list[str]:
 # Environments and inputs
 
 
-def _environments(services: Services, options: GcOptions) -> Iterator[GcItem]:
+def _environments(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         needed = references.environments(connection)
     for hash, folder in services.environments.folders.all():
@@ -185,7 +185,7 @@ def _environments(services: Services, options: GcOptions) -> Iterator[GcItem]:
         yield GcItem("environment", hash, _size(folder), remove, reason, used_at_s)
 
 
-def _inputs(services: Services, options: GcOptions) -> Iterator[GcItem]:
+def _inputs(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     with services.db.read() as connection:
         oldest = references.oldest_with_inputs(connection)
     for name, folder in services.fetcher.copies():
@@ -218,7 +218,7 @@ def _within(options: GcOptions, items: list[GcItem]) -> Iterator[GcItem]:
 # Caches and stale files
 
 
-def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
+def _caches(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     """Builds' caches are removed as a whole: they only save downloads and compiling."""
     cache, of_builds = services.node.cache, (services.node.uv_cache, services.node.bytecode_cache)
     for folder in sorted(cache.iterdir()) if cache.exists() else ():
@@ -235,7 +235,7 @@ def _caches(services: Services, options: GcOptions) -> Iterator[GcItem]:
         yield GcItem("cache", folder.name, size, remove, reason, used_at_s)
 
 
-def _stale_files(services: Services, options: GcOptions) -> Iterator[GcItem]:
+def _stale_files(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     before_s = services.clock.now().timestamp() - options.grace_s
     for draft in stale_files.find(services.home, services.node):
         touched_at_s = draft.touched_at_s
@@ -248,14 +248,14 @@ def _stale_files(services: Services, options: GcOptions) -> Iterator[GcItem]:
         yield GcItem("stale_file", name, size, remove, reason, touched_at_s)
 
 
-def _remove_stale_file(services: Services, name: str, before_s: float) -> bool:
+def _remove_stale_file(services: FileServices, name: str, before_s: float) -> bool:
     for draft in stale_files.find(services.home, services.node):
         if _name(services, draft.path) == name:
             return draft.remove(before_s)
     return True
 
 
-def _name(services: Services, path: Path) -> str:
+def _name(services: FileServices, path: Path) -> str:
     """Relative to the home, or to the node folder that it is in."""
     top = services.node.root if path.is_relative_to(services.node.root) else services.home
     return path.relative_to(top).as_posix()
@@ -271,7 +271,7 @@ def _size_of_file(file: Path) -> int:
 # Folders of models and uploads
 
 
-def _unregistered(services: Services, options: GcOptions) -> Iterator[GcItem]:
+def _unregistered(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     before_s = _unused_before_s(services.clock, options)
     for folder in unregistered.find(services):
         touched_at_s = folder.touched_at_s
@@ -325,7 +325,7 @@ def _remove_scratch(services: Services, name: str) -> bool:
 # Logs
 
 
-def _logs(services: Services, options: GcOptions) -> Iterator[GcItem]:
+def _logs(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     if options.logs_bytes is None:
         return
     jobs = store.jobs

@@ -36,7 +36,7 @@ from torchyard.jobs.records import (
 )
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import Attempt, Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.models import logged
 from torchyard.shared import locks
 
@@ -54,7 +54,7 @@ class Weight:
     points: int
 
 
-def weights(services: Services, jobs: Sequence[Job]) -> dict[str, Weight]:
+def weights(services: FileServices, jobs: Sequence[Job]) -> dict[str, Weight]:
     """By name, what deleting each would free."""
     points: dict[int, int] = {}
     ids = [job.id for job in jobs]
@@ -118,7 +118,7 @@ def _remove_all(
     return removed
 
 
-def _remove(services: Services, mark: Mark, needed: bool) -> bool:
+def _remove(services: FileServices, mark: Mark, needed: bool) -> bool:
     with services.db.read() as connection:
         job = store.job_if_any(connection, mark.job_id)
         tries = [] if job is None else attempt_store.attempts_of(connection, job.id)
@@ -147,7 +147,7 @@ def _spare(db: Database, job: Job) -> None:
         store.change_job(connection, job.id, deleted=False)
 
 
-def _dropped(services: Services, job: Job) -> bool:
+def _dropped(services: RecordServices, job: Job) -> bool:
     """Forget some blocks, or all else when none is left; whether the job is gone.
 
     In small transactions: a run of a hundred million points has gigabytes of blocks.
@@ -169,12 +169,12 @@ def _drop_rows(connection: Connection, job: Job) -> None:
     run_requests.drop(connection, job.id)
     run_assets.drop(connection, job.id)
     logged.delete_of_run(connection, job.workspace, job.name)
-    for name, prefix in _places(job):
+    for name, prefix in _job_folders(job):
         data.delete_checksums(connection, job.workspace, name, prefix)
     store.drop_job(connection, job.id)
 
 
-def _weight(services: Services, job: Job, points: int) -> Weight:
+def _weight(services: FileServices, job: Job, points: int) -> Weight:
     tries: Sequence[Attempt] = ()
     if job.attempt:
         with services.db.read() as connection:
@@ -183,15 +183,15 @@ def _weight(services: Services, job: Job, points: int) -> Weight:
     return Weight(len(sizes), sum(sizes), points)
 
 
-def _folders(services: Services, job: Job, tries: Sequence[Attempt]) -> Iterator[Path]:
-    for name, prefix in _places(job):
+def _folders(services: FileServices, job: Job, tries: Sequence[Attempt]) -> Iterator[Path]:
+    for name, prefix in _job_folders(job):
         yield files.inside(services.datastores.root(job.workspace, name), prefix)
     yield services.logs.folder(job.workspace, job.name)
     for attempt in tries:
         yield scratch.folder(services, attempt.id)
 
 
-def _places(job: Job) -> tuple[tuple[str, str], ...]:
+def _job_folders(job: Job) -> tuple[tuple[str, str], ...]:
     """What is the job's alone in the datastores: (datastore, folder)."""
     outputs = output_of(job.name, "").rstrip("/")
     return (ARTIFACT_STORE, artifacts_of(job.name)), (BLOB_STORE, outputs)

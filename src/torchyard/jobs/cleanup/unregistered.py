@@ -21,7 +21,7 @@ from torchyard.base import files
 from torchyard.data import actions as data
 from torchyard.data.datastores import BLOB_STORE, MODELS, UPLOADS, Datastores
 from torchyard.jobs.cleanup import references, stale_files
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.workspaces import actions as workspaces
 
 _ID = re.compile(r"[0-9a-f]{12}\Z|[0-9a-f]{32}\Z")
@@ -48,7 +48,7 @@ class StoredFolder:
         return f"{self.workspace}/{self.folder}"
 
 
-def find(services: Services) -> list[StoredFolder]:
+def find(services: FileServices) -> list[StoredFolder]:
     """Those that no text of any record names, whatever their age."""
     # Listed before the records are read: what is stored later is not in the list.
     stored = [
@@ -63,7 +63,7 @@ def find(services: Services) -> list[StoredFolder]:
     return [folder for folder in stored if folder.id not in used_ids]
 
 
-def remove(services: Services, chosen: Collection[str], before_s: float) -> set[str]:
+def remove(services: FileServices, chosen: Collection[str], before_s: float) -> set[str]:
     """Remove those of `chosen` that are older and still unnamed; which are gone.
 
     Args:
@@ -90,7 +90,7 @@ def in_default_store(datastores: Datastores, workspace: str, folder: str) -> Sto
 
 
 def take_away(
-    services: Services, choose: Callable[[Connection], list[StoredFolder]]
+    services: FileServices, choose: Callable[[Connection], list[StoredFolder]]
 ) -> list[StoredFolder]:
     """Remove the folders that `choose` finds unnamed, in the transaction that it gets."""
     moved: list[Path] = []

@@ -19,7 +19,7 @@ from torchyard.data.datastores import ARTIFACT_STORE, Datastores, artifacts_of
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.logs import LogFile, Logs
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Artifact:
     size_bytes: int
 
 
-def list_of(services: Services, job: Job, folder: str = "") -> list[Artifact]:
+def list_of(services: FileServices, job: Job, folder: str = "") -> list[Artifact]:
     """Everything a job left below a folder, sorted; paths are relative to the folder."""
     above = f"{folder}/" if folder else ""
     stored = f"{artifacts_of(job.name)}/{above}".rstrip("/")
@@ -57,7 +57,7 @@ def logs_of(logs: Logs, job: Job) -> Iterator[tuple[str, Path]]:
         )
 
 
-def file(services: Services, job: Job, path: str) -> Path:
+def file(services: FileServices, job: Job, path: str) -> Path:
     """
     Raises:
         NotFound: with the nearest path there is.
@@ -88,7 +88,7 @@ def delete(datastores: Datastores, job: Job, path: str) -> None:
     datastores.delete(job.workspace, ARTIFACT_STORE, stored)
 
 
-def list_earlier(services: Services, job: Job) -> Iterator[tuple[str, Artifact]]:
+def list_earlier(services: FileServices, job: Job) -> Iterator[tuple[str, Artifact]]:
     """What a job that is tried again finds: (named output or empty, file below it)."""
     below = f"{artifacts_of(job.name)}/outputs"
     for path, size in services.datastores.list(job.workspace, ARTIFACT_STORE, below):
@@ -96,7 +96,7 @@ def list_earlier(services: Services, job: Job) -> Iterator[tuple[str, Artifact]]
     yield from list_outputs(services, job)
 
 
-def earlier_file(services: Services, job: Job, output: str, path: str) -> Path:
+def earlier_file(services: FileServices, job: Job, output: str, path: str) -> Path:
     """
     Raises:
         NotFound: there is none.
@@ -107,13 +107,13 @@ def earlier_file(services: Services, job: Job, output: str, path: str) -> Path:
     return services.datastores.file(job.workspace, ARTIFACT_STORE, stored)
 
 
-def list_outputs(services: Services, job: Job) -> Iterator[tuple[str, Artifact]]:
+def list_outputs(services: FileServices, job: Job) -> Iterator[tuple[str, Artifact]]:
     """(output, file) for every file of every named output."""
     for output, path, size in outputs.list_files(services, job):
         yield output, Artifact(path, size)
 
 
-def output_file(services: Services, job: Job, output: str, path: str) -> Path:
+def output_file(services: FileServices, job: Job, output: str, path: str) -> Path:
     """
     Raises:
         NotFound: there is none.
@@ -122,7 +122,7 @@ def output_file(services: Services, job: Job, output: str, path: str) -> Path:
 
 
 def writing_output(
-    services: Services, job: Job, output: str, path: str
+    services: FileServices, job: Job, output: str, path: str
 ) -> AbstractContextManager[files.Writing]:
     """Open a file of a named output for writing.
 

@@ -16,7 +16,7 @@ from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import store
 from torchyard.jobs.records.job_events import build_log_offset
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 # Azure ML's name for it.
 PATH = "azureml-logs/20_image_build_log.txt"
@@ -24,7 +24,7 @@ _MOST_BYTES = 8 << 20
 _log = logging.getLogger(__name__)
 
 
-def is_there(services: Services, job: Job) -> bool:
+def is_there(services: FileServices, job: Job) -> bool:
     """Whether the job has such a file; while it waits, with what the build has said by now."""
     if job.type == "command" and job.status is Status.PREPARING:
         keep(services, job)
@@ -39,7 +39,7 @@ def is_there(services: Services, job: Job) -> bool:
     return True
 
 
-def keep(services: Services, job: Job) -> None:
+def keep(services: FileServices, job: Job) -> None:
     """Copy what the build has said since the job began to wait for it."""
     with services.db.read() as connection:
         events = store.events_after(connection, job.id, 0)

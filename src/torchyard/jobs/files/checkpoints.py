@@ -18,7 +18,7 @@ from typing import Any
 
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 _FOLDER, _MANIFEST = "outputs/checkpoints", "manifest.json"
 # A row for each checkpoint that Nebula's names wrote; where they are is the script's to say.
@@ -37,7 +37,7 @@ class Checkpoint:
     order: tuple[int, ...]
 
 
-def newest(services: Services, job: Job) -> Checkpoint | None:
+def newest(services: FileServices, job: Job) -> Checkpoint | None:
     """The newest whole checkpoint that the next attempt would find."""
     files = {file.path: file.size_bytes for file in artifacts.list_of(services, job, _FOLDER)}
     names = [path.split("/")[0] for path in files if path.count("/") == 1]

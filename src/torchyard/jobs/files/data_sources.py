@@ -16,7 +16,7 @@ from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 
 _ARTIFACTS = ("artifacts", "default")
 
@@ -25,7 +25,7 @@ def is_job_path(path: str) -> bool:
     return uris.job_output(path) is not None
 
 
-def find(services: Services, workspace: str, path: str) -> str:
+def find(services: RecordServices, workspace: str, path: str) -> str:
     """The datastore URI of a job's output or artifact.
 
     Raises:
@@ -39,7 +39,9 @@ def find(services: Services, workspace: str, path: str) -> str:
     return str(_of_output(job, job_uri))
 
 
-def pin(services: Services, workspace: str, type: str, path: str, mode: str = "ro_mount") -> Pinned:
+def pin(
+    services: FileServices, workspace: str, type: str, path: str, mode: str = "ro_mount"
+) -> Pinned:
     """As data's `pin`, and job outputs too.
 
     Raises:
@@ -52,7 +54,7 @@ def pin(services: Services, workspace: str, type: str, path: str, mode: str = "r
 
 
 def _of_output(job: Job, job_uri: uris.JobUri) -> DatastoreUri:
-    locations = outputs.places(job)
+    locations = outputs.destinations(job)
     output_place = locations.get(job_uri.output)
     if output_place is None:
         guess = nearest(job_uri.output, [*locations, "artifacts"])

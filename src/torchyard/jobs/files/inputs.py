@@ -18,7 +18,7 @@ from torchyard.base.bodies import yaml_documents
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.fetching import Fetcher
 from torchyard.jobs.records.types import CommandJob, Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 from torchyard.jobs.spec.inputs import Input
 from torchyard.shared.plan import InputPlan
 
@@ -50,7 +50,7 @@ def plans(fetcher: Fetcher, job: CommandJob) -> dict[str, InputPlan]:
     return made
 
 
-def are_ready(services: Services, job: CommandJob) -> bool:
+def are_ready(services: FileServices, job: CommandJob) -> bool:
     """Cheap; asked at every look of the scheduler.
 
     Raises:
@@ -67,7 +67,7 @@ def are_ready(services: Services, job: CommandJob) -> bool:
     return True
 
 
-def bring(services: Services, job: CommandJob, canceled: Callable[[], bool]) -> None:
+def bring(services: FileServices, job: CommandJob, canceled: Callable[[], bool]) -> None:
     """Copy what is not here.
 
     Raises:
@@ -99,7 +99,7 @@ def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan])
         services.fetcher.let_read(file, user)
 
 
-def source(services: Services, job: CommandJob, name: str) -> Path:
+def source(services: FileServices, job: CommandJob, name: str) -> Path:
     """Where an input lies on the server's machine, for nodes that are elsewhere.
 
     Raises:

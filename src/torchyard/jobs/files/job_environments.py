@@ -19,10 +19,10 @@ from torchyard.environments.types import EnvironmentSpec, from_json
 from torchyard.jobs import actions
 from torchyard.jobs.records import job_masking, store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 
 
-def to_json(services: Services, job: Job) -> dict[str, Any]:
+def to_json(services: FileServices, job: Job) -> dict[str, Any]:
     """`spec` is what was pinned; beside it the build's state, packages and notices.
 
     Raises:
@@ -35,7 +35,7 @@ def to_json(services: Services, job: Job) -> dict[str, Any]:
     return masked
 
 
-def export(services: Services, job: Job, form: str) -> dict[str, Any]:
+def export(services: FileServices, job: Job, form: str) -> dict[str, Any]:
     """The environment as a file for use elsewhere, from what the job was pinned to.
 
     Raises:
@@ -78,7 +78,7 @@ def reference_or_definition(db: Database, job: Job) -> str | dict[str, Any]:
     return masked
 
 
-def named_by(services: Services, workspace: str, job: str) -> str | dict[str, Any]:
+def named_by(services: RecordServices, workspace: str, job: str) -> str | dict[str, Any]:
     """As `reference_or_definition`, by the job's name; empty where no job has it."""
     if not job:
         return ""

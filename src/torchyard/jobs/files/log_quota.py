@@ -16,12 +16,12 @@ from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.logs import LogGap, Logs
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec import own_properties
 
 
 def answer(
-    services: Services, job: Job, attempt: int, path: str, offset: int, content: bytes
+    services: FileServices, job: Job, attempt: int, path: str, offset: int, content: bytes
 ) -> tuple[int, dict[str, Any]]:
     """Take a piece of a log; the HTTP status and the body that its sender goes on by.
 

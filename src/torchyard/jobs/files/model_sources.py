@@ -19,13 +19,13 @@ from torchyard.data import actions as data
 from torchyard.data import uris
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, job_environments
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 _ARTIFACTS = ("artifacts", "default")
 
 
 @contextmanager
-def find(services: Services, workspace: str, path: str) -> Iterator[Source]:
+def find(services: FileServices, workspace: str, path: str) -> Iterator[Source]:
     """The files that `path` names: one file, or all below a folder.
 
     Raises:
@@ -60,7 +60,7 @@ def _of_snapshot(blobs: Blobs, snapshot_id: str) -> Source:
     return Source(model_files, single=_is_single(model_files))
 
 
-def _of_job(services: Services, workspace: str, job_uri: uris.JobUri) -> Source:
+def _of_job(services: FileServices, workspace: str, job_uri: uris.JobUri) -> Source:
     job = actions.get(services, workspace, job_uri.job)
     folder = job_uri.path
     model_files: list[tuple[str, Path]] = []
@@ -90,7 +90,7 @@ def _of_job(services: Services, workspace: str, job_uri: uris.JobUri) -> Source:
     )
 
 
-def _of_data(services: Services, workspace: str, path: str, folder: Path) -> Source:
+def _of_data(services: FileServices, workspace: str, path: str, folder: Path) -> Source:
     location = data.locate(services.db, services.datastores, workspace, path)
     single = location.files.entry(location.path)
     if single is not None:

@@ -18,7 +18,7 @@ from torchyard.jobs.files.outputs import OutputPlace
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import CommandJob, Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.jobs.spec.inputs import Output
 from torchyard.models import actions as models
 from torchyard.shared import locks
@@ -32,13 +32,13 @@ def are_named(job: CommandJob) -> bool:
     return any(output.name for output in job.spec.outputs.values())
 
 
-def register(services: Services, job: CommandJob) -> None:
+def register(services: FileServices, job: CommandJob) -> None:
     """Give every output with a `name` of a job that is about to be Completed its version."""
     locations = None
     for name, output in job.spec.outputs.items():
         if not output.name:
             continue
-        locations = locations or outputs.places_of(job)
+        locations = locations or outputs.destinations_of(job)
         try:
             # A server that takes over may come while the one before it is at work still.
             with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):
@@ -51,7 +51,7 @@ def register(services: Services, job: CommandJob) -> None:
 
 
 def _register(
-    services: Services, job: Job, name: str, output: Output, location: OutputPlace
+    services: FileServices, job: Job, name: str, output: Output, location: OutputPlace
 ) -> None:
     asset_name, version = output.name, output.version
     if output.type in (*MODEL_TYPES, ONNX_TYPE):
@@ -68,7 +68,7 @@ def _register(
 
 
 def _register_model(
-    services: Services, job: Job, output: str, type: str, name: str, version: str
+    services: FileServices, job: Job, output: str, type: str, name: str, version: str
 ) -> None:
     path = f"azureml://jobs/{job.name}/outputs/{output}"
     registered_models = models.of_job(services.db, job.workspace, job.name)
@@ -88,7 +88,7 @@ def _register_model(
     )
 
 
-def _tell(services: Services, job: Job, message: str) -> None:
+def _tell(services: RecordServices, job: Job, message: str) -> None:
     with services.db.write() as connection:
         if message not in notices_of(store.events_after(connection, job.id, 0)):
             progress.notice(connection, job, message, services.clock.now())

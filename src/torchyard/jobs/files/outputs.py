@@ -21,7 +21,7 @@ from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs.records.types import CommandJob, Job, parse_job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec.inputs import Output
 
 _EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
@@ -74,7 +74,7 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
     return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"))
 
 
-def check(services: Services, workspace: str, name: str, output: Output) -> None:
+def check(services: FileServices, workspace: str, name: str, output: Output) -> None:
     """Can it be written there, as far as that is known when the job is created?
 
     Raises:
@@ -86,25 +86,25 @@ def check(services: Services, workspace: str, name: str, output: Output) -> None
     datastores.open_files(stores, datastores.get(services.db, stores, workspace, target.store))
 
 
-def places(job: Job) -> dict[str, OutputPlace]:
+def destinations(job: Job) -> dict[str, OutputPlace]:
     """The place of every output of a job."""
-    return places_of(parse_job(job)) if job.type == "command" else {}
+    return destinations_of(parse_job(job)) if job.type == "command" else {}
 
 
-def places_of(job: CommandJob) -> dict[str, OutputPlace]:
+def destinations_of(job: CommandJob) -> dict[str, OutputPlace]:
     return {
         name: destination_of(job.workspace, job.name, name, output)
         for name, output in job.spec.outputs.items()
     }
 
 
-def list_files(services: Services, job: Job) -> Iterator[tuple[str, str, int]]:
+def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int]]:
     """(output, path below it, size in bytes) for every file of every named output.
 
     Raises:
         Unreachable: a datastore does not answer.
     """
-    for output, output_place in places(job).items():
+    for output, output_place in destinations(job).items():
         at = _at(services, job, output_place)
         if output_place.file:
             entry = at.files.entry(output_place.path)
@@ -115,7 +115,7 @@ def list_files(services: Services, job: Job) -> Iterator[tuple[str, str, int]]:
             yield output, entry.path, entry.size_bytes
 
 
-def file(services: Services, job: Job, output: str, path: str) -> Path:
+def file(services: FileServices, job: Job, output: str, path: str) -> Path:
     """A file of an output, on this machine's disk.
 
     Raises:
@@ -135,7 +135,7 @@ def file(services: Services, job: Job, output: str, path: str) -> Path:
 
 
 @contextmanager
-def writing(services: Services, job: Job, output: str, path: str) -> Iterator[files.Writing]:
+def writing(services: FileServices, job: Job, output: str, path: str) -> Iterator[files.Writing]:
     """Open a file of a named output for writing; its sha256 is kept when it is whole.
 
     Raises:
@@ -157,11 +157,11 @@ def writing(services: Services, job: Job, output: str, path: str) -> Iterator[fi
 
 
 def _destination_by_name(job: Job, output: str) -> OutputPlace:
-    output_place = places(job).get(output)
+    output_place = destinations(job).get(output)
     if output_place is None:
         raise NotFound(f"job `{job.name}` has no output `{output}`")
     return output_place
 
 
-def _at(services: Services, job: Job, output_place: OutputPlace) -> data.DataLocation:
+def _at(services: FileServices, job: Job, output_place: OutputPlace) -> data.DataLocation:
     return data.locate(services.db, services.datastores, job.workspace, output_place.uri)

@@ -25,12 +25,12 @@ from torchyard.data.types import Datastore, Entry, Files
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 _TOP, _, _MARK = artifacts_of("").rpartition("/")
 
 
-def opened(services: Services, datastore: Datastore) -> Files:
+def opened(services: FileServices, datastore: Datastore) -> Files:
     """The files of a datastore, as Azure ML shows them."""
     if datastore.name == ARTIFACT_STORE:
         return RunFiles(services, datastore.workspace)
@@ -40,7 +40,7 @@ def opened(services: Services, datastore: Datastore) -> Files:
 class RunFiles:
     """`data.types.Files` over the artifact store of one workspace."""
 
-    def __init__(self, services: Services, workspace: str) -> None:
+    def __init__(self, services: FileServices, workspace: str) -> None:
         self._services = services
         self._workspace = workspace
         self._stored = FolderFiles(services.datastores.root(workspace, ARTIFACT_STORE))

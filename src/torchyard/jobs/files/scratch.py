@@ -19,7 +19,7 @@ from torchyard.base.db import Database
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.jobs.records import attempt_store, job_masking, store
 from torchyard.jobs.records.types import Attempt
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, Services
 
 _MOST_BYTES = 1 << 20
 # Of files that a job's user could have made as large as the disk.
@@ -28,11 +28,11 @@ _LOG = "worker.log"
 _log = logging.getLogger(__name__)
 
 
-def folder(services: Services, attempt_id: str) -> Path:
+def folder(services: FileServices, attempt_id: str) -> Path:
     return services.node.scratch / attempt_id
 
 
-def node_folder(services: Services, attempt_id: str, node: int) -> Path:
+def node_folder(services: FileServices, attempt_id: str, node: int) -> Path:
     return folder(services, attempt_id) / f"node-{node}"
 
 

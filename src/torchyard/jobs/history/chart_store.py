@@ -89,7 +89,7 @@ def spans(connection: Connection, job_id: int, key: str, blocks: int, window: Wi
     first, last = _axis(window.by)
     query = (
         select(table.number, table.count, first, last, table.min_value, table.max_value)
-        .where(*_place(job_id, key, window), table.number < blocks)
+        .where(*_conditions(job_id, key, window), table.number < blocks)
         .order_by(table.number)
     )
     return [Span(*row) for row in connection.execute(query).all()]
@@ -142,7 +142,7 @@ def blocks(
     query = (
         select(table.number, table.data)
         .where(
-            *_place(job_id, key, window),
+            *_conditions(job_id, key, window),
             table.number >= numbers.start,
             table.number < numbers.stop,
         )
@@ -238,7 +238,7 @@ def _axis(by: By) -> tuple[Any, Any]:
     return table.min_timestamp, table.max_timestamp
 
 
-def _place(job_id: int, key: str, window: Window) -> list[ColumnElement[bool]]:
+def _conditions(job_id: int, key: str, window: Window) -> list[ColumnElement[bool]]:
     table = metric_blocks_table.c
     first, last = _axis(window.by)
     conditions = [table.job_id == job_id, table.key == key]

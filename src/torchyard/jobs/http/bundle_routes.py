@@ -22,7 +22,7 @@ from torchyard.data import actions as data
 from torchyard.data import assets
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.models import actions as models
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -52,7 +52,7 @@ def bundle(
     return StreamingResponse(_blocks(paths), media_type="application/x-torchyard-bundle")
 
 
-def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list[Path]:
+def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> list[Path]:
     """
     Raises:
         InvalidInput: a source is not the path of a file.
@@ -84,7 +84,7 @@ def find_all(services: Services, workspace: str, sources: Sequence[str]) -> list
     return paths
 
 
-def _open(services: Services, workspace: str, parts: Sequence[str]) -> Find:
+def _open(services: FileServices, workspace: str, parts: Sequence[str]) -> Find:
     """What finds files below `parts`, a folder of `_SOURCE`; looked up once for all of them."""
     kind, name = parts[0], parts[1]
     if kind == "jobs":

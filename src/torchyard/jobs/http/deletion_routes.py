@@ -13,7 +13,7 @@ from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import owners
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice, Plan
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, Services, ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -74,7 +74,7 @@ def _choice(clock: Clock, body: Any) -> tuple[Choice, bool]:
     return choice, bool(body.get("dry_run"))
 
 
-def _plan_json(services: Services, plan: Plan) -> dict[str, Any]:
+def _plan_json(services: FileServices, plan: Plan) -> dict[str, Any]:
     weights = removal.weights(services, plan.jobs)
     jobs = [
         {"name": job.name, "status": job.status.value, **vars(weights[job.name])}

@@ -18,7 +18,7 @@ from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, job_code, job_environments, text_lines
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -164,7 +164,7 @@ def environment_file(
     return job_environments.export(services, actions.get(services, workspace, name), format)
 
 
-def _file(services: Services, workspace: str, name: str, path: str, output: str) -> Path:
+def _file(services: FileServices, workspace: str, name: str, path: str, output: str) -> Path:
     job = actions.get(services, workspace, name)
     if output:
         return artifacts.output_file(services, job, output, path)

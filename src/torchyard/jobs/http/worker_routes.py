@@ -23,7 +23,7 @@ from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import parse_job
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -267,7 +267,7 @@ async def _receive(
 
 
 def _append(
-    services: Services, attempt_id: str, path: str, offset: int, content: bytes
+    services: FileServices, attempt_id: str, path: str, offset: int, content: bytes
 ) -> Response:
     attempt, job = worker_reports.get(services, attempt_id)
     status, body = log_quota.answer(services, job, attempt.number, path, offset, content)

@@ -355,7 +355,7 @@ def _at(
     return [_job(row) for row in rows]
 
 
-class Held(NamedTuple):
+class NodeUse(NamedTuple):
     """The nodes that one try of a job held; `end` is None while it does, `gpus` are of a node."""
 
     job_id: int
@@ -368,7 +368,7 @@ class Held(NamedTuple):
 
 def held_between(
     connection: Connection, workspace: str, compute: str, since: datetime, until: datetime
-) -> Iterator[Held]:
+) -> Iterator[NodeUse]:
     """Every try that held nodes of a cluster at some time of a period."""
     table = attempts.c
     query = (
@@ -389,7 +389,7 @@ def held_between(
         )
     )
     for row in connection.execute(query):
-        yield Held(*row)
+        yield NodeUse(*row)
 
 
 def queued_since(connection: Connection, job_id: int) -> datetime | None:

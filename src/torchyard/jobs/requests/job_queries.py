@@ -29,7 +29,7 @@ from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import job_search, runs
 from torchyard.jobs.requests.job_search import JobFilter, JobOrder, PageEnd
 from torchyard.jobs.requests.to_json import summary_json
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec.inputs import IO_NAME
 from torchyard.shared.record_rules import number_json
 
@@ -106,7 +106,7 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
 
 
 def list_in(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     *,
     experiment_name: str = "",

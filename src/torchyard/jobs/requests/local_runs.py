@@ -26,7 +26,7 @@ from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import runs
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -84,7 +84,7 @@ def variables_of(job: Job) -> dict[str, str]:
 
 
 def create(
-    services: Services,
+    services: FileServices,
     workspace: str,
     name: str,
     *,
@@ -124,7 +124,7 @@ def create(
     return job
 
 
-def begin(services: Services, job: Job, machine: str) -> str:
+def begin(services: RecordServices, job: Job, machine: str) -> str:
     """A token for the run's script, good until the run ends.
 
     Args:
@@ -141,7 +141,7 @@ def begin(services: Services, job: Job, machine: str) -> str:
 
 
 def report(
-    services: Services,
+    services: FileServices,
     job: Job,
     status: Status,
     exit_code: int | None = None,
@@ -176,7 +176,9 @@ class LocalRunMonitor:
         forgotten_after_s: a run that was given up keeps its token for so long, and no longer.
     """
 
-    def __init__(self, services: Services, forgotten_after_s: float = FORGOTTEN_AFTER_S) -> None:
+    def __init__(
+        self, services: FileServices, forgotten_after_s: float = FORGOTTEN_AFTER_S
+    ) -> None:
         self._services = services
         self._forgotten_after_s = forgotten_after_s
         self._since = self._checked_at = services.clock.now()
@@ -248,7 +250,7 @@ def _folder(home: Path) -> Path:
     return home / _FOLDER
 
 
-def _heard_of(services: Services, job: Job) -> None:
+def _heard_of(services: FileServices, job: Job) -> None:
     file = _folder(services.home) / f"{job.id}.json"
     if job.status in ENDED:
         file.unlink(missing_ok=True)

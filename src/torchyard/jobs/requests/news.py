@@ -18,7 +18,7 @@ from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests.job_queries import waiting_of
 from torchyard.jobs.requests.to_json import summary_json
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.shared.record_rules import number_json
 
 _JOB = "job/"
@@ -68,7 +68,7 @@ def rows(services: Services, job_ids: Sequence[int]) -> list[Row]:
     ]
 
 
-def progress(services: Services, job_id: int, with_metrics: bool = True) -> Progress | None:
+def progress(services: FileServices, job_id: int, with_metrics: bool = True) -> Progress | None:
     """How far a job has come; None where it is gone.
 
     Args:
@@ -86,7 +86,7 @@ def progress(services: Services, job_id: int, with_metrics: bool = True) -> Prog
     return Progress(job.name, job.status.ended, metrics, logs)
 
 
-def followed_id(services: Services, workspace: str, name: str) -> int:
+def followed_id(services: RecordServices, workspace: str, name: str) -> int:
     """
     Raises:
         NotFound: the job does not exist.

@@ -20,7 +20,7 @@ from torchyard.data.types import MODEL_TYPES, Pinned
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import data_sources
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec.inputs import LITERAL, Input
 from torchyard.models import actions as models
 from torchyard.models.types import Model
@@ -36,7 +36,7 @@ _REGISTRY = "azureml://registries/"
 
 
 def pin(
-    services: Services, workspace: str, job: str, job_input: Input, uploaded: bool = True
+    services: FileServices, workspace: str, job: str, job_input: Input, uploaded: bool = True
 ) -> Pinned:
     """Return what to write into the job instead of the input's path.
 
@@ -88,7 +88,7 @@ def code_exists(blobs: Blobs, path: str, uploaded: bool = True) -> None:
     blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
 
 
-def _of_job(services: Services, workspace: str, job: str, job_input: Input) -> Pinned:
+def _of_job(services: FileServices, workspace: str, job: str, job_input: Input) -> Pinned:
     job_uri = uris.job_output(job_input.path)
     assert job_uri is not None
     if job and job_uri.job == job:

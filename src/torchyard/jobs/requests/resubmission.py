@@ -16,7 +16,7 @@ from torchyard.base.errors import Conflict, TorchyardError
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import pinning
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec import job_spec, secrets
 from torchyard.jobs.spec.inputs import Input
 from torchyard.jobs.spec.job_spec import JobSpec
@@ -28,7 +28,7 @@ _FORGOTTEN = ("communication_backend", "parent_job_name", "job_tier", "priority"
 _DEFAULTS = {field.name: field.default for field in fields(JobSpec)}
 
 
-def require_same(services: Services, job: Job, document: Mapping[str, Any]) -> None:
+def require_same(services: FileServices, job: Job, document: Mapping[str, Any]) -> None:
     """
     Raises:
         InvalidSpec: the document is not a job's.
@@ -51,7 +51,7 @@ def conflict(job: Job, names: Sequence[str]) -> Conflict:
     )
 
 
-def differing(services: Services, job: Job, stored: JobSpec, request: JobSpec) -> list[str]:
+def differing(services: FileServices, job: Job, stored: JobSpec, request: JobSpec) -> list[str]:
     """The fields in which a request is another job.
 
     Args:
@@ -89,7 +89,7 @@ def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "environment_variables": filled}
 
 
-def _pinned(services: Services, job: Job, job_input: Input, stored: Input | None) -> Input:
+def _pinned(services: FileServices, job: Job, job_input: Input, stored: Input | None) -> Input:
     if stored is None or job_input == stored or not job_input.path:
         return job_input
     try:
@@ -99,7 +99,7 @@ def _pinned(services: Services, job: Job, job_input: Input, stored: Input | None
     return replace(job_input, path=pinned.path)
 
 
-def _same_environment(services: Services, job: Job, environment: str | dict[str, Any]) -> bool:
+def _same_environment(services: FileServices, job: Job, environment: str | dict[str, Any]) -> bool:
     try:
         resolved = services.environments.resolver.resolve(environment, job.workspace)
     except TorchyardError:

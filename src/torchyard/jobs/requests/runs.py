@@ -29,7 +29,7 @@ from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import Experiment, Job, JobError, NewJob, Status
 from torchyard.jobs.requests import run_search
 from torchyard.jobs.requests.run_search import View
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 
 RUN = "run"
 # Changes of tags, or what they are for the tags that there are, asked where nobody else writes.
@@ -37,7 +37,7 @@ Tags = Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str
 _IDS_A_QUERY = 500
 
 
-def experiment(services: Services, workspace: str, number: int) -> Experiment:
+def experiment(services: RecordServices, workspace: str, number: int) -> Experiment:
     """
     Raises:
         NotFound: no such experiment.
@@ -89,7 +89,7 @@ def job_counts(db: Database, workspace: str) -> Mapping[int, tuple[int, datetime
 
 
 def create_experiment(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     name: str,
     tags: Mapping[str, str],
@@ -110,7 +110,7 @@ def create_experiment(
 
 
 def change_experiment(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     number: int,
     *,
@@ -197,7 +197,7 @@ class RunRequest:
     document: Mapping[str, Any] | None = None
 
 
-def create_run(services: Services, request: RunRequest) -> Job:
+def create_run(services: RecordServices, request: RunRequest) -> Job:
     """
     Raises:
         NotFound: its experiment does not exist.
@@ -252,7 +252,7 @@ def _properties(experiment: Experiment, run_name: str, owner: str, made_by: str)
 
 
 def change_run(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     name: str,
     *,

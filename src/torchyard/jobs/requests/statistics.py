@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torchyard.base.db import Database
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 
 _LIVE = tuple(status for status in Status if not status.ended)
 
@@ -27,17 +27,17 @@ class Queue:
     oldest_s: float
 
 
-def live_jobs(services: Services) -> Mapping[str, int]:
+def live_jobs(services: RecordServices) -> Mapping[str, int]:
     """By status, 0 included; jobs that have not ended."""
     return _counted(services.db, _LIVE)
 
 
-def ended_jobs(services: Services) -> Mapping[str, int]:
+def ended_jobs(services: RecordServices) -> Mapping[str, int]:
     """By status; this reads an index of the whole history."""
     return _counted(services.db, tuple(status for status in Status if status in ENDED))
 
 
-def queue(services: Services) -> Queue:
+def queue(services: RecordServices) -> Queue:
     with services.db.read() as connection:
         jobs, nodes, oldest = store.queue_size(connection)
     waited = (services.clock.now() - oldest).total_seconds() if oldest is not None else 0.0

@@ -35,7 +35,7 @@ from torchyard.jobs.messages import checks
 from torchyard.jobs.records import names, progress, store
 from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import pinning
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.jobs.spec import (
     elastic,
     interception,
@@ -199,7 +199,7 @@ def create_new(
     return job, True
 
 
-def refuse_deleted(services: Services, workspace: str, checked: Checked) -> None:
+def refuse_deleted(services: FileServices, workspace: str, checked: Checked) -> None:
     """Look again, in the transaction that stores the job, for what may have been deleted since.
 
     Raises:
@@ -214,7 +214,7 @@ def refuse_deleted(services: Services, workspace: str, checked: Checked) -> None
             _at(("inputs", name, "path"), refuse)
 
 
-def allowed(services: Services, workspace: str, checked: Checked, user: str) -> Checked:
+def allowed(services: FileServices, workspace: str, checked: Checked, user: str) -> Checked:
     """Check quotas; add a notice if one limits the run time."""
     storage_use.measure(services, workspace)
     job = checked.spec
@@ -377,7 +377,7 @@ def _mpi_notices(job: JobSpec, environment: EnvironmentSpec) -> list[str]:
     ]
 
 
-def _parent_exists(services: Services, workspace: str, job: JobSpec) -> None:
+def _parent_exists(services: RecordServices, workspace: str, job: JobSpec) -> None:
     at = ("parent_job_name",)
     if job.parent_job_name == job.name:
         raise InvalidSpec(

@@ -20,18 +20,19 @@ from torchyard.data import assets, codes, datastores, saved_datasets, url_maps
 from torchyard.data.datastores import BUILT_IN
 from torchyard.environments import assets as environments
 from torchyard.jobs.records import experiment_store, store
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.models import logged
 from torchyard.models import registry as models
+from torchyard.shared.plurals import plural
 from torchyard.workspaces import actions as workspaces
 
 
-def provision(services: Services, workspace: str) -> None:
+def provision(services: RecordServices, workspace: str) -> None:
     """Create the compute `local`; the default datastores need nothing."""
     computes.ensure_local(services.db, services.clock, workspace)
 
 
-def delete_empty(services: Services, workspace: str) -> None:
+def delete_empty(services: FileServices, workspace: str) -> None:
     """Delete a workspace, its built-in compute and its folders.
 
     Raises:
@@ -45,7 +46,7 @@ def delete_empty(services: Services, workspace: str) -> None:
     contents = _describe_contents(services, workspace)
     with services.db.write() as connection:
         jobs = len(store.job_names(connection, workspace, limit=None))
-        contents = ([f"{jobs} job{'s' if jobs > 1 else ''}"] if jobs else []) + contents
+        contents = ([f"{jobs} {plural('job', jobs)}"] if jobs else []) + contents
         if contents:
             raise Conflict(
                 f"workspace `{workspace}` is not empty: it has {', '.join(contents)}",
@@ -64,7 +65,7 @@ def delete_empty(services: Services, workspace: str) -> None:
         shutil.rmtree(services.datastores.root(workspace, name), ignore_errors=True)
 
 
-def _describe_contents(services: Services, workspace: str) -> list[str]:
+def _describe_contents(services: FileServices, workspace: str) -> list[str]:
     """In words, what is in it besides jobs and what every workspace has."""
     contents = {
         "model": [model.name for model in models.list_in(services.db, workspace)],

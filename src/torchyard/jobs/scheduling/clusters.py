@@ -26,7 +26,8 @@ from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Job, JobError, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
+from torchyard.shared.plurals import plural
 
 _MOST_WAITING = 20
 _VIEW_S = 5.0
@@ -65,7 +66,7 @@ class WaitingView:
     why: str
 
 
-def resize_clusters(services: Services) -> None:
+def resize_clusters(services: RecordServices) -> None:
     """Resize every cluster to what its queue needs."""
     scaling.resize_clusters(
         services.db,
@@ -177,7 +178,7 @@ def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[Wait
 def _busy(name: str, live: Sequence[Job]) -> Conflict:
     some = ", ".join(f"`{job.name}`" for job in live[:3]) + (" …" if len(live) > 3 else "")
     return Conflict(
-        f"compute `{name}` has {len(live)} {'job' if len(live) == 1 else 'jobs'} that "
+        f"compute `{name}` has {len(live)} {plural('job', len(live))} that "
         f"{'has' if len(live) == 1 else 'have'} not ended: {some}",
         "wait for them, or cancel them with `--force`",
         code="compute_busy",

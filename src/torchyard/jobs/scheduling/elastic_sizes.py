@@ -21,6 +21,7 @@ from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.attempts import losses, root_cause
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.spec.elastic import Elastic
+from torchyard.shared.plurals import plural
 
 
 def with_nodes(devices: Machine, compute: Compute | None, job: Job, count: int) -> Job:
@@ -86,7 +87,7 @@ def left_after_giving(before: Attempt | None) -> int | None:
 
 def notice(sizes: Elastic, attempt: Attempt, before: Attempt | None) -> str:
     """What is told of the number of nodes as an attempt begins."""
-    nodes = "1 node" if attempt.node_count == 1 else f"{attempt.node_count} nodes"
+    nodes = f"{attempt.node_count} {plural('node', attempt.node_count)}"
     if before is None:
         return f"starts with {nodes}; it may have {sizes.min_nodes} to {sizes.max_nodes}"
     return f"goes on with {nodes}: {_because(before)}"

@@ -21,6 +21,7 @@ from torchyard.jobs.scheduling import elastic_sizes, resizing
 from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import elastic
+from torchyard.shared.plurals import plural
 
 _VIEW_S = 10.0
 _MOST_NAMES = 3
@@ -98,6 +99,6 @@ def _free(compute: str, count: int, names: list[str]) -> str:
     if names:
         listed = ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        return f"machine{'s' * (count > 1)} {listed}{more} {'is' if count == 1 else 'are'} free"
+        return f"{plural('machine', count)} {listed}{more} {'is' if count == 1 else 'are'} free"
     nodes = "a node" if count == 1 else f"{count} nodes"
     return f"{nodes} of `{compute}` {'is' if count == 1 else 'are'} free"

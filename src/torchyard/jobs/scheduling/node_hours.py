@@ -15,7 +15,7 @@ from torchyard.base.clock import to_text
 from torchyard.base.errors import InvalidInput
 from torchyard.compute import actions as computes
 from torchyard.jobs.records import store
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 
 LONGEST = timedelta(days=400)
 
@@ -31,7 +31,7 @@ class PersonHours:
 
 
 def by_person(
-    services: Services, workspace: str, compute: str, since: datetime, until: datetime
+    services: RecordServices, workspace: str, compute: str, since: datetime, until: datetime
 ) -> list[PersonHours]:
     """Most node-hours first.
 

@@ -15,12 +15,14 @@ from torchyard.jobs.actions import job_key
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import PAUSED_UNTIL, Job, Status
 from torchyard.jobs.scheduling import preemption
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 
 _STOPPING = (Status.CANCEL_REQUESTED, Status.FINALIZING)
 
 
-def pause(services: Services, job: Job, reason: str, also: Callable[[Connection], None]) -> None:
+def pause(
+    services: RecordServices, job: Job, reason: str, also: Callable[[Connection], None]
+) -> None:
     """Let a job wait from now on; `stop` ends its attempt."""
     with services.db.write() as connection:
         store.change_job(connection, job.id, retry_at=PAUSED_UNTIL)
@@ -28,7 +30,7 @@ def pause(services: Services, job: Job, reason: str, also: Callable[[Connection]
     stop(services, job, reason)
 
 
-def stop(services: Services, job: Job, reason: str) -> None:
+def stop(services: RecordServices, job: Job, reason: str) -> None:
     """Stop the attempt of a paused job, if one runs; again after a server was killed between."""
     if job.status.ended or job.status in _STOPPING:
         return

@@ -19,12 +19,12 @@ from torchyard.jobs.attempts.root_cause import PREEMPTED
 from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, Job, JobError, Status
 from torchyard.jobs.scheduling.queue_walk import Walk, running_of
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 
 _HINT = "the job resumes in the same run: save checkpoints, and load the last one at the start"
 
 
-def preempt_for_heads(services: Services, walk: Walk) -> None:
+def preempt_for_heads(services: RecordServices, walk: Walk) -> None:
     """Preempt low-priority attempts for the job at the head of each queue."""
     waiting = sorted(
         (head for head in walk.heads.values() if not head.job.low),
@@ -54,7 +54,7 @@ def preempt_for_heads(services: Services, walk: Walk) -> None:
         left = queue.less(left, head.job.needs)
 
 
-def preempt(services: Services, workspace: str, name: str, who: str) -> Job:
+def preempt(services: RecordServices, workspace: str, name: str, who: str) -> Job:
     """Preempt a running job, as a dedicated job would preempt a low-priority one.
 
     Raises:
@@ -84,7 +84,7 @@ def _reason(job: Queued) -> str:
 
 
 def request_stop(
-    services: Services, attempt_id: str, reason: str, *, takes_nodes: bool = True
+    services: RecordServices, attempt_id: str, reason: str, *, takes_nodes: bool = True
 ) -> None:
     """Stop an attempt, unless something else is stopping it already.
 

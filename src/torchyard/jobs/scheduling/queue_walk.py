@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from torchyard.base.db import Database
 from torchyard.jobs.admission import queue, queue_store, shares
 from torchyard.jobs.admission.queue import Amounts, Head, Running, Waiting
-from torchyard.jobs.admission.queue_store import Filter, Held, Line, Queued
+from torchyard.jobs.admission.queue_store import Filter, Line, Queued, RunningAttempt
 
 _READ_AHEAD = 50
 
@@ -57,7 +57,9 @@ class Walk:
         with db.read() as connection:
             self.shares = shares.read(connection, machine)
             lines = queue_store.lines(connection, self.shares.low)
-            self.held: Sequence[Held] = queue_store.list_running(connection) if lines else ()
+            self.held: Sequence[RunningAttempt] = (
+                queue_store.list_running(connection) if lines else ()
+            )
         self.running = [self.shares.running(attempt, now.timestamp()) for attempt in self.held]
         self.free = dict(self.shares.capacity)
         for running in self.running:
@@ -200,6 +202,6 @@ class Walk:
         )
 
 
-def running_of(walk: Walk) -> list[tuple[Held, Running]]:
+def running_of(walk: Walk) -> list[tuple[RunningAttempt, Running]]:
     """Every attempt that held nodes when the walk began."""
     return list(zip(walk.held, walk.running, strict=False))

@@ -16,6 +16,7 @@ from torchyard.jobs.records import attempt_store, progress, store
 from torchyard.jobs.records.types import Attempt, Job, JobError, Status
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import elastic
+from torchyard.shared.plurals import plural
 
 _HINT = "the job goes on in the same run: save checkpoints, and load the last one at the start"
 
@@ -41,7 +42,7 @@ def stop(services: Services, attempt: Attempt, node_count: int, because: str) ->
         job = store.job_by_id(connection, attempt.job_id)
         if job.status is not Status.RUNNING:
             return
-        nodes = "1 node" if node_count == 1 else f"{node_count} nodes"
+        nodes = f"{node_count} {plural('node', node_count)}"
         error = JobError(
             RESIZED,
             f"attempt {attempt.number} is stopped to go on with {nodes}: {because}",

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 from torchyard.jobs.admission import queue
 from torchyard.jobs.admission.queue import Amounts, Head
-from torchyard.jobs.admission.queue_store import Held, Queued
+from torchyard.jobs.admission.queue_store import Queued, RunningAttempt
 from torchyard.jobs.records import attempt_store, isolation, round_store, store
 from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.scheduling import resizing
 from torchyard.jobs.scheduling.queue_walk import Walk, running_of
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec import elastic
 
 
@@ -37,7 +37,7 @@ class Giver:
 class _Elastic:
     job: Job
     attempt: Attempt
-    held: Held
+    held: RunningAttempt
     is_low: bool
 
 
@@ -78,13 +78,13 @@ def gifts(needs: Amounts, left: Amounts, givers: Sequence[Giver]) -> dict[str, i
     return {}
 
 
-def _candidates(services: Services, walk: Walk) -> dict[str, _Elastic]:
+def _candidates(services: RecordServices, walk: Walk) -> dict[str, _Elastic]:
     """By attempt, the elastic ones that may change their size now."""
     with services.db.read() as connection:
         ids = set(round_store.elastic(connection))
     candidates: dict[str, _Elastic] = {}
 
-    def add(holder: Held) -> None:
+    def add(holder: RunningAttempt) -> None:
         with services.db.read() as connection:
             job = store.job_by_id(connection, holder.job_id)
             attempt = attempt_store.attempt_by_id(connection, holder.attempt_id)
@@ -121,6 +121,6 @@ def _give(services: Services, giver: _Elastic, count: int, waiting: Queued) -> N
     resizing.stop(services, giver.attempt, giver.held.node_count - count, because)
 
 
-def _share(walk: Walk, holder: Held, count: int) -> dict[str, int]:
+def _share(walk: Walk, holder: RunningAttempt, count: int) -> dict[str, int]:
     """What so many of its nodes take."""
     return walk.shares.needs(replace(holder, node_count=count))

@@ -17,6 +17,7 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count
 from torchyard.jobs.spec import command_launchers
 from torchyard.jobs.spec.values import At, choice, mapping, refused, section
+from torchyard.shared.plurals import plural
 
 _OF_TYPE = {
     "pytorch": ("process_count_per_instance", "communication_backend"),
@@ -114,5 +115,5 @@ def _tensorflow(body: Mapping[str, Any], nodes: int) -> Distribution:
 
 
 def _times(nodes: int, processes: int) -> str:
-    node_count = "1 node" if nodes == 1 else f"{nodes} nodes"
+    node_count = f"{nodes} {plural('node', nodes)}"
     return f"{node_count} of {processes} each"

@@ -26,7 +26,7 @@ from torchyard.jobs.admission import choosing
 from torchyard.jobs.records import names
 from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import parents, submission
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec import values
 from torchyard.releases.records import store
 from torchyard.releases.records.types import CHANGED, RELEASE, VALIDATION, Record, Schedule, as_word
@@ -75,7 +75,11 @@ def read(kind: str, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create(
-    services: Services, kind: str, workspace: str, document: Mapping[str, Any], identity: Identity
+    services: FileServices,
+    kind: str,
+    workspace: str,
+    document: Mapping[str, Any],
+    identity: Identity,
 ) -> tuple[Job, bool]:
     """Store one; the job, and whether it is new.
 
@@ -94,7 +98,7 @@ def create(
     return _create_new(services, kind, workspace, name, request, identity, lambda *_: None)
 
 
-def create_scheduled(services: Services, schedule: Schedule, next_at: datetime) -> Job | None:
+def create_scheduled(services: FileServices, schedule: Schedule, next_at: datetime) -> Job | None:
     """The release that is due; None where another server, or a person, was first.
 
     Raises:
@@ -135,7 +139,7 @@ def _name(kind: str, request: Mapping[str, Any]) -> str:
 
 
 def _create_new(
-    services: Services,
+    services: FileServices,
     kind: str,
     workspace: str,
     name: str,
@@ -177,7 +181,7 @@ def _create_new(
     return job, True
 
 
-def _refuse_old(services: Services, workspace: str, base: candidates.Base) -> None:
+def _refuse_old(services: FileServices, workspace: str, base: candidates.Base) -> None:
     latest = candidates.latest(services.db, services.environments, workspace, base.name)
     if latest != base.ref:
         raise Conflict(

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from torchyard.base.clock import to_text
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 
 PATH = "user_logs/std_log.txt"
 
 
-def add(services: Services, job: Job, lines: Sequence[str]) -> None:
+def add(services: FileServices, job: Job, lines: Sequence[str]) -> None:
     """Add lines, each with the time."""
     now = to_text(services.clock.now())
     text = "".join(f"{now} {' '.join(line.split())}\n" for line in lines if line.strip())

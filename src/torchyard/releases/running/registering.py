@@ -17,7 +17,7 @@ from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import Conflict
 from torchyard.environments import assets
 from torchyard.environments.types import REQUESTED, WHEELS, WHEELS_BYTES, WHEELS_FOLDER
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.releases.records.types import Record
 from torchyard.releases.running import candidates
 from torchyard.releases.vulnerabilities import locked
@@ -45,7 +45,7 @@ def _wheels(wheels: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def register(services: Services, record: Record) -> str:
+def register(services: FileServices, record: Record) -> str:
     """The version.
 
     Args:

@@ -20,7 +20,7 @@ from torchyard.environments import labels
 from torchyard.environments.labels import Answer, Label
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.releases.records.types import FAILED, PASSED, SKIPPED
 from torchyard.releases.workload_list import Workload
 
@@ -38,7 +38,7 @@ class JobResults:
     answers: Sequence[Answer]
 
 
-def results_of(services: Services, job: Job, workloads: Sequence[Workload]) -> JobResults:
+def results_of(services: FileServices, job: Job, workloads: Sequence[Workload]) -> JobResults:
     """What the ranks of an ended job wrote."""
     ranks = _read(services, job)
     hardware = [line for lines in ranks for line in lines if "hardware" in line]
@@ -129,7 +129,7 @@ def lost(report: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _read(services: Services, job: Job) -> list[list[dict[str, Any]]]:
+def _read(services: FileServices, job: Job) -> list[list[dict[str, Any]]]:
     """The lines of each rank's file; of one that a kill tore, those that are whole."""
     ranks = []
     for artifact in artifacts.list_of(services, job, _FOLDER):

@@ -21,7 +21,7 @@ from torchyard.environments.types import BuildCanceled
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents, submission
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.releases.records import store
 from torchyard.releases.records.types import (
     AUDIT,
@@ -76,7 +76,7 @@ def _first(record: Record) -> str:
     return RESOLVE if record.kind == RELEASE else VALIDATE
 
 
-def _begin(services: Services, job: Job) -> Job:
+def _begin(services: RecordServices, job: Job) -> Job:
     with services.db.write() as connection:
         current = parents.by_id(connection, [job.id])[job.id]
         if current.status is Status.NOT_STARTED:
@@ -85,7 +85,9 @@ def _begin(services: Services, job: Job) -> Job:
     return current
 
 
-def _work(services: Services, job: Job, record: Record, is_stopping: Callable[[], bool]) -> bool:
+def _work(
+    services: FileServices, job: Job, record: Record, is_stopping: Callable[[], bool]
+) -> bool:
     """Run a stage of the server's own, outside any transaction, then store what it came to."""
 
     def is_canceled() -> bool:
@@ -108,7 +110,7 @@ def _work(services: Services, job: Job, record: Record, is_stopping: Callable[[]
     return _pass(services, job, record, gate)
 
 
-def _pass(services: Services, job: Job, record: Record, gate: Gate) -> bool:
+def _pass(services: FileServices, job: Job, record: Record, gate: Gate) -> bool:
     """Store the gate, and go on with the next one."""
     following = _ORDER[_ORDER.index(gate.name) + 1]
     record = replace(record, stage=following, gates=(*record.gates, gate))
@@ -118,7 +120,7 @@ def _pass(services: Services, job: Job, record: Record, gate: Gate) -> bool:
     return True
 
 
-def _refuse(services: Services, job: Job, record: Record, gate: Gate, hint: str = "") -> bool:
+def _refuse(services: FileServices, job: Job, record: Record, gate: Gate, hint: str = "") -> bool:
     """End as failed: this gate stops it."""
     record = replace(record, gates=(*record.gates, gate))
     code, verb = "gate_failed", "releases"
@@ -133,7 +135,7 @@ def _refuse(services: Services, job: Job, record: Record, gate: Gate, hint: str 
     return False
 
 
-def _end_unchanged(services: Services, job: Job, record: Record, gate: Gate) -> bool:
+def _end_unchanged(services: FileServices, job: Job, record: Record, gate: Gate) -> bool:
     """End well without a version: nothing moved since the base."""
     reason = record.gates[0].message.removeprefix("nothing moved")
     register = Gate(REGISTER, SKIPPED, f"nothing moved since {record.base}{reason}")
@@ -145,7 +147,7 @@ def _end_unchanged(services: Services, job: Job, record: Record, gate: Gate) -> 
 
 
 def _end(
-    services: Services, job: Job, record: Record, status: Status, error: JobError | None
+    services: RecordServices, job: Job, record: Record, status: Status, error: JobError | None
 ) -> None:
     with services.db.write() as connection:
         store.change(connection, record)
@@ -159,7 +161,7 @@ def _status(db: Database, job: Job) -> Status | None:
     return None if current is None else current.status
 
 
-def _children(services: Services, record: Record) -> list[Job]:
+def _children(services: FileServices, record: Record) -> list[Job]:
     """The validation jobs that exist."""
     names = validation_jobs.workloads_by_job(services.blobs, record)
     children = (jobs.find_by_name(services.db, record.workspace, name) for name in names)
@@ -227,7 +229,7 @@ def _create_jobs(services: Services, job: Job, record: Record, existing: dict[st
             log.add(services, job, [f"validate: job {document['name']} is submitted"])
 
 
-def _judge(services: Services, job: Job, record: Record) -> bool:
+def _judge(services: FileServices, job: Job, record: Record) -> bool:
     report = record.report
     wrong = [*reports.failures(report), *_lost(services.db, record)]
     counts = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
@@ -252,7 +254,7 @@ def _lost(db: Database, record: Record) -> Sequence[str]:
 
 
 def _keep_wheels(
-    services: Services, job: Job, record: Record, is_stopping: Callable[[], bool]
+    services: FileServices, job: Job, record: Record, is_stopping: Callable[[], bool]
 ) -> bool:
     """Keep the wheels of what is to be registered; a version without them says so."""
 
@@ -269,7 +271,7 @@ def _keep_wheels(
     return True
 
 
-def _register(services: Services, job: Job, record: Record) -> bool:
+def _register(services: FileServices, job: Job, record: Record) -> bool:
     """Register the version, unless the release was a trial, and end."""
     if record.request.get("dry_run"):
         gate = Gate(REGISTER, SKIPPED, "dry run: nothing is registered")

@@ -21,7 +21,7 @@ from torchyard.environments.labels import Answer, Label
 from torchyard.environments.names import curated_environments
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.releases.records import store
 from torchyard.releases.records.types import (
     AUDIT,
@@ -38,12 +38,13 @@ from torchyard.releases.records.types import (
 from torchyard.releases.running import candidates
 from torchyard.releases.vulnerabilities import advisories, locked
 from torchyard.releases.vulnerabilities import audit as auditing
+from torchyard.shared.plurals import plural
 
 IsCanceled = Callable[[], bool]
 Outcome = tuple[Gate, dict[str, Any]]
 
 
-def resolve(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
+def resolve(services: FileServices, record: Record, is_canceled: IsCanceled) -> Outcome:
     """Resolve the requested lines again; the candidate's definition, and what moved.
 
     Raises:
@@ -74,7 +75,7 @@ def resolve(services: Services, record: Record, is_canceled: IsCanceled) -> Outc
     return Gate(RESOLVE, PASSED, message or unmoved), results
 
 
-def build(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
+def build(services: FileServices, record: Record, is_canceled: IsCanceled) -> Outcome:
     """Build the candidate from its own definition; its hash and lock.
 
     Raises:
@@ -99,7 +100,7 @@ def build(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
     return Gate(BUILD, PASSED, f"{count} packages{note}"), results
 
 
-def label(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
+def label(services: FileServices, record: Record, is_canceled: IsCanceled) -> Outcome:
     """Compare what was built, as it is on the disk, with its label."""
     environments = services.environments
     folder = environments.builds.use(_candidate(services.environments, record))
@@ -132,7 +133,7 @@ def label_of(environments: Environments, record: Record) -> Label:
     return labels.of_lock(base.name, spec, text, tags)
 
 
-def audit(services: Services, record: Record, is_canceled: IsCanceled) -> Outcome:
+def audit(services: FileServices, record: Record, is_canceled: IsCanceled) -> Outcome:
     """Look the candidate's packages up in the workspace's advisories."""
     limit = int(record.request.get("max_age_days", auditing.MAX_AGE_DAYS))
     text, layer_names = str(record.results["lock"]), record.results["layers"]
@@ -146,7 +147,7 @@ def audit(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
     if wrong:
         return Gate(AUDIT, FAILED, "; ".join(wrong)[:4000]), results
     count = len(audited["findings"])
-    counts = f"{count} finding{'s' * (count != 1)}, {audited['excused']} of them excused"
+    counts = f"{count} {plural('finding', count)}, {audited['excused']} of them excused"
     days = [str(each["days"]) for each in mended if each["days"] is not None]
     after = f"; {len(mended)} mended" + (
         f", {', '.join(days)} days after publication" if days else ""
@@ -154,7 +155,9 @@ def audit(services: Services, record: Record, is_canceled: IsCanceled) -> Outcom
     return Gate(AUDIT, PASSED, f"{counts}, none fails{after if mended else ''}"), results
 
 
-def _mended(services: Services, record: Record, audited: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _mended(
+    services: FileServices, record: Record, audited: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """The vulnerabilities of the base that the candidate has no more."""
     base = candidates.base_of(services.environments, record.workspace, record.base)
     packages = candidates.versions_of_base(services.environments, record.workspace, base)
@@ -163,7 +166,7 @@ def _mended(services: Services, record: Record, audited: Mapping[str, Any]) -> l
 
 
 def audit_of(
-    services: Services,
+    services: RecordServices,
     workspace: str,
     text: str,
     layer_names: Sequence[str],
@@ -196,7 +199,7 @@ def audit_of(
     }
 
 
-def keep_wheels(services: Services, record: Record, is_canceled: IsCanceled) -> dict[str, Any]:
+def keep_wheels(services: FileServices, record: Record, is_canceled: IsCanceled) -> dict[str, Any]:
     """Keep the candidate's wheels: `snapshot`, `count`, `size_bytes`, `without`; or `error`."""
     environments = services.environments
     spec = _candidate(environments, record)
@@ -258,7 +261,7 @@ def _candidate(environments: Environments, record: Record) -> EnvironmentSpec:
     return environments.resolver.resolve(definition, record.workspace)
 
 
-def _secrets(services: Services, workspace: str) -> dict[str, int]:
+def _secrets(services: FileServices, workspace: str) -> dict[str, int]:
     """What a build's log must not show."""
     values: dict[str, int] = {}
     for datastore in datastores.list_in(services.db, services.datastores, workspace):

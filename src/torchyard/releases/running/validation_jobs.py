@@ -19,6 +19,7 @@ from torchyard.environments.selftest import in_environment
 from torchyard.releases import workload_list
 from torchyard.releases.records.types import Record, as_word
 from torchyard.releases.workload_list import ONE_NODE, TWO_NODES, Workload
+from torchyard.shared.plurals import plural
 
 FOLDER = ".torchyard-validation"
 """Where the programs are, below the job's working folder."""
@@ -100,7 +101,7 @@ def _document(
     limit_s = _MORE_S + sum(workload.limit_s for workload in workloads)
     document: dict[str, Any] = {
         "name": _name(record, nodes),
-        "display_name": f"validation of {record.environment}, {nodes} node{'s' * (nodes > 1)}",
+        "display_name": f"validation of {record.environment}, {nodes} {plural('node', nodes)}",
         "experiment_name": f"validation-{as_word(record.environment)}",
         "parent_job_name": record.job,
         "command": f"python {FOLDER}/start.py",

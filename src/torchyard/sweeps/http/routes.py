@@ -15,7 +15,7 @@ from torchyard.jobs.owners import OwnJob
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests.to_json import job_json
-from torchyard.jobs.services import Services, ServicesOf
+from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.shared.record_rules import number_json
 from torchyard.sweeps import actions
 from torchyard.sweeps.records.types import Outcome, Trial
@@ -84,7 +84,7 @@ def extend(
     return job_json(services, actions.add_trials(services, sweep, max_total_trials))
 
 
-def sweep_json(services: Services, sweep: Job) -> dict[str, Any]:
+def sweep_json(services: RecordServices, sweep: Job) -> dict[str, Any]:
     spec = actions.spec(services.db, sweep)
     rows = actions.trials(services, sweep)
     best = actions.best_of(rows, spec.objective.goal)

@@ -22,7 +22,7 @@ from torchyard.base.errors import DatabaseUnreachable, DiskFull, TorchyardError
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents, submission
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running import climbing, failures, sweep_log, trial_ends
@@ -61,7 +61,7 @@ def run(services: Services, search: Search, state: SweepState) -> bool:
     return not over
 
 
-def _write_log(services: Services, state: SweepState) -> None:
+def _write_log(services: FileServices, state: SweepState) -> None:
     lines, state.log = state.log, []
     sweep_log.add(services, state.job, state.masker, lines)
 
@@ -81,7 +81,7 @@ def _refresh(db: Database, state: SweepState) -> bool:
     return True
 
 
-def _begin(services: Services, state: SweepState) -> None:
+def _begin(services: RecordServices, state: SweepState) -> None:
     now = services.clock.now()
     with services.db.write() as connection:
         current = parents.by_id(connection, [state.job.id])[state.job.id]
@@ -103,7 +103,7 @@ def _is_ending(state: SweepState) -> bool:
     return bool(state.row.ends_as) or state.job.status is Status.CANCEL_REQUESTED
 
 
-def _decide_end(services: Services, state: SweepState) -> None:
+def _decide_end(services: RecordServices, state: SweepState) -> None:
     """Whether time is over, or too many trials failed."""
     if _is_ending(state):
         return
@@ -206,7 +206,7 @@ def _note_exhausted(db: Database, state: SweepState) -> None:
     state.log.append(f"the search space is exhausted after {len(state.trials)} trials")
 
 
-def _note_best(services: Services, state: SweepState) -> None:
+def _note_best(services: RecordServices, state: SweepState) -> None:
     best = state.best()
     if best is None:
         return
@@ -220,7 +220,7 @@ def _note_best(services: Services, state: SweepState) -> None:
     state.log.append(f"best so far: trial {trial.name}, {state.metric} {value:.6g}")
 
 
-def _finish(services: Services, state: SweepState) -> bool:
+def _finish(services: FileServices, state: SweepState) -> bool:
     """Whether the sweep has ended now."""
     if state.live_numbers:
         return False

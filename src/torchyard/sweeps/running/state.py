@@ -16,7 +16,7 @@ from typing import Any
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import parents
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices
 from torchyard.jobs.spec import secrets
 from torchyard.shared.masking import Masker
 from torchyard.sweeps.records import known_trials, trial_store
@@ -121,7 +121,7 @@ class SweepState:
         return None
 
 
-def load(services: Services, sweep_id: int) -> SweepState | None:
+def load(services: RecordServices, sweep_id: int) -> SweepState | None:
     """Everything of a sweep from the database; None if it was deleted."""
     with services.db.read() as connection:
         job = parents.by_id(connection, [sweep_id]).get(sweep_id)

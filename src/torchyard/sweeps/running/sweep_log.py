@@ -10,13 +10,13 @@ from __future__ import annotations
 from torchyard.base.clock import to_text
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import FileServices
 from torchyard.shared.masking import Masker
 
 PATH = "azureml-logs/hyperdrive.txt"
 
 
-def add(services: Services, sweep: Job, masker: Masker, lines: list[str]) -> None:
+def add(services: FileServices, sweep: Job, masker: Masker, lines: list[str]) -> None:
     """Add lines, each with the time."""
     if not lines:
         return

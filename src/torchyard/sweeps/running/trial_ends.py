@@ -18,7 +18,8 @@ from torchyard.jobs import actions as jobs
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents
-from torchyard.jobs.services import Services
+from torchyard.jobs.services import RecordServices, Services
+from torchyard.shared.plurals import plural
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running.state import Series, SweepState
@@ -29,7 +30,7 @@ _MOST_NAMES = 10
 _NO_VALUE = "it logged no value of"
 
 
-def read_metrics(services: Services, state: SweepState) -> bool:
+def read_metrics(services: RecordServices, state: SweepState) -> bool:
     """Feed new values to the policy, and stop whom it ends; False to read everything again."""
     live = state.live
     counts = services.history.counts([trial.job_id for trial in live], state.metric)
@@ -65,7 +66,7 @@ def _note_reason(db: Database, state: SweepState, trial: Trial, reason: str) -> 
     state.log.append(f"trial {trial.name} is stopped: {reason}")
 
 
-def tell(services: Services, state: SweepState, by_id: Mapping[int, Job]) -> None:
+def tell(services: RecordServices, state: SweepState, by_id: Mapping[int, Job]) -> None:
     """Write down what the trials came to that have ended."""
     ended_trials = []
     for trial in state.live:
@@ -197,7 +198,7 @@ def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:
     if first is None or first.intervals >= interval:
         return ""
     kind = early_termination.type_of(policy)
-    counted = f"{first.intervals} value{'s' * (first.intervals != 1)} of `{state.metric}`"
+    counted = f"{first.intervals} {plural('value', first.intervals)} of `{state.metric}`"
     return (
         f"trial `{first.name}` ended after {counted}, and `{kind}` decides from interval {interval}"
         f" on: it stops no such trial; lower `{setting}`, or log the metric more often"

@@ -42,7 +42,7 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Told:
+class Notice:
     """Something that people should know, such as a full disk."""
 
     text: str

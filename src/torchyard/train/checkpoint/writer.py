@@ -20,7 +20,7 @@ import torch
 from torchyard.train.checkpoint import folders, messages
 from torchyard.train.checkpoint.commits import Commit, SaveRequest
 from torchyard.train.checkpoint.errors import CheckpointError
-from torchyard.train.checkpoint.messages import Assigned, Failed, Save, Saved, Told
+from torchyard.train.checkpoint.messages import Assigned, Failed, Notice, Save, Saved
 from torchyard.train.checkpoint.shares import ItemData
 from torchyard.train.checkpoint.staging import mapped
 
@@ -74,7 +74,7 @@ class _Writer:
 
         return Commit(
             message.request, read,
-            log=lambda text: self._send(Told(text)),
+            log=lambda text: self._send(Notice(text)),
             on_share=lambda positions: self._send(Assigned(message.number, positions)),
         ).run()  # fmt: skip
 
@@ -85,7 +85,7 @@ class _Writer:
             folders.delete(request.folder, step)
         folders.remove_stale(request.folder, request.session, request.step)
 
-    def _send(self, message: Assigned | Told | Saved | Failed) -> None:
+    def _send(self, message: Assigned | Notice | Saved | Failed) -> None:
         try:
             messages.send(self._connection, pickle.dumps(message))
         except OSError:

@@ -21,7 +21,7 @@ from torchyard.train import writing_process
 from torchyard.train.checkpoint import locks, messages
 from torchyard.train.checkpoint.commits import SaveRequest
 from torchyard.train.checkpoint.errors import CheckpointError
-from torchyard.train.checkpoint.messages import Assigned, Failed, Save, Saved, Told
+from torchyard.train.checkpoint.messages import Assigned, Failed, Notice, Save, Saved
 from torchyard.train.checkpoint.staging import Buffer, Staged
 from torchyard.train.writing_process import WritingProcess
 
@@ -149,7 +149,7 @@ class WriterProcess:
             self._known[message.buffer] = id_of(descriptor)
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, Told):
+        if isinstance(message, Notice):
             _LOG.warning("%s", message.text)
             return
         with self._changed:

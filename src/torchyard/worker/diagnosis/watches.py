@@ -16,6 +16,7 @@ from typing import Any
 
 from torchyard.shared.failures import STOPPED_EXIT, Failure
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.plurals import plural
 from torchyard.worker.diagnosis import stacks
 from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.diagnosis.context import DiagnosisContext
@@ -140,11 +141,11 @@ class Watches:
             position for position in self.positions if position["rank"] in not_joining
         ]
         first = self.positions[0]
-        plural = len(not_joining) > 1
-        names = ", ".join(str(rank) for rank in not_joining)
+        numbers = ", ".join(str(rank) for rank in not_joining)
+        ranks = f"{plural('rank', len(not_joining))} {numbers}"
         raise Failure(
             "rendezvous_timeout",
-            f"rank{'s' * plural} {names} on node {self._context.node} did not join the process "
+            f"{ranks} on node {self._context.node} did not join the process "
             f"group within {limit_s:g} s while others wait; rank {first['rank']} is at "
             f"{first['where']}",
             "every rank must call `init_process_group`; see the stacks in user_logs/stacks_rank_"

@@ -35,7 +35,7 @@ class Stopped(OSError):
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CacheEntry:
     """`used_at_s` is when a worker began to use it."""
 
     path: Path
@@ -136,7 +136,7 @@ class NodeCache:
             if _remove(item):
                 total -= item.size_bytes
 
-    def _list_entries(self) -> Iterator[_Kept]:
+    def _list_entries(self) -> Iterator[_CacheEntry]:
         for kind in (ENVIRONMENTS, PYTHONS, INPUTS):
             top = self._folder / kind
             for file in (top / _SIZES).glob("*"):
@@ -145,13 +145,13 @@ class NodeCache:
                 except (OSError, ValueError):
                     continue
                 if (top / file.name).exists():
-                    yield _Kept(top / file.name, size, used_at_s, top / _LOCKS / file.name)
+                    yield _CacheEntry(top / file.name, size, used_at_s, top / _LOCKS / file.name)
         for blob in (self._folder / BLOBS).glob("??/[0-9a-f]*"):
             try:
                 stat = blob.stat()
             except OSError:
                 continue
-            yield _Kept(blob, stat.st_size, stat.st_mtime)
+            yield _CacheEntry(blob, stat.st_size, stat.st_mtime)
 
 
 def of_plan(plan: LaunchPlan, environ: Mapping[str, str]) -> NodeCache:
@@ -178,7 +178,7 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(item: _Kept) -> bool:
+def _remove(item: _CacheEntry) -> bool:
     if item.lock is None:
         item.path.unlink(missing_ok=True)
         return True

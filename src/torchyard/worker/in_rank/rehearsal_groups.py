@@ -48,7 +48,7 @@ def apply(torch: Any, devices: Devices) -> None:
                 if hasattr(module, name):
                     setattr(module, name, changed)
 
-    record = _Told()
+    record = _RequestedBackends()
     for name in (
         "init_process_group",
         "new_group",
@@ -67,7 +67,7 @@ def apply(torch: Any, devices: Devices) -> None:
     distributed.ProcessGroupNCCL = refusing_class("torch.distributed.ProcessGroupNCCL", _NO_NCCL)
 
 
-class _Told:
+class _RequestedBackends:
     """Which backend the script asked for, by group; the default group is under None."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def _gloo(backend: Any) -> Any:
     return "gloo" if isinstance(backend, str) and "nccl" in backend.lower() else backend
 
 
-def _beginning(record: _Told, devices: Devices, name: str, original: Any) -> Any:
+def _beginning(record: _RequestedBackends, devices: Devices, name: str, original: Any) -> Any:
     index = {"init_process_group": 0, "new_group": 2, "new_subgroups": 3}.get(name, 2)
 
     def begin(*args: Any, **kwargs: Any) -> Any:
@@ -103,7 +103,7 @@ def _beginning(record: _Told, devices: Devices, name: str, original: Any) -> Any
     return begin
 
 
-def _backend(record: _Told, original: Any) -> Any:
+def _backend(record: _RequestedBackends, original: Any) -> Any:
     def get_backend(group: Any = None) -> Any:
         actual = original(group)
         if asked_by_torch():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torchyard.shared.plurals import plural
 from torchyard.worker.preflight.node_facts import GLOO, NCCL, Facts
 
 ERROR, WARNING = "error", "warning"
@@ -160,7 +161,7 @@ def _ranks_share_gpu(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Fin
             "ranks_share_gpu",
             severity,
             crowded,
-            f"{_have(crowded)} {ranks} ranks but {gpus} GPU{'s' * (gpus > 1)}; NCCL refuses "
+            f"{_have(crowded)} {ranks} ranks but {gpus} {plural('GPU', gpus)}; NCCL refuses "
             "two ranks on one GPU",
             f"set `process_count_per_instance` to {gpus}, choose a size with {ranks} GPUs, or use "
             "gloo",
@@ -339,7 +340,7 @@ def _memory(facts: Sequence[Facts], layout: RankLayout) -> Iterable[Finding]:
             WARNING,
             low_memory,
             f"{_have(low_memory)} {_size(low_memory[0].memory_free_bytes)} of memory available "
-            f"for {ranks} rank{'s' * (ranks > 1)}; importing torch takes about "
+            f"for {ranks} {plural('rank', ranks)}; importing torch takes about "
             f"{_size(MEMORY_WARN_BYTES)} in each",
             "request fewer ranks per node, or stop other programs on that machine",
         )

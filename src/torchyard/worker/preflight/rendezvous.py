@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.plurals import plural
 from torchyard.shared.retry_delays import retry
 from torchyard.worker.preflight.ports import HeldPort
 from torchyard.worker.server.control import Control
@@ -147,7 +148,7 @@ def _wait_for_nodes(
 
 def _nodes_missing(plan: LaunchPlan, addresses: list[str]) -> Failure:
     missing = [str(k) for k in range(plan.node_count) if k >= len(addresses) or not addresses[k]]
-    names = f"node {missing[0]}" if len(missing) == 1 else f"nodes {', '.join(missing)}"
+    names = f"{plural('node', len(missing))} {', '.join(missing)}"
     return Failure(
         "nodes_missing",
         f"{names} did not join the job within {plan.join_timeout_s:g} s",

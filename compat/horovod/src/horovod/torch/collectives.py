@@ -147,8 +147,8 @@ def allgather(
     lengths = [torch.zeros(1, dtype=torch.int64, device=tensor.device) for _ in _ranks()]
     dist.all_gather(lengths, torch.tensor([tensor.shape[0]], device=tensor.device))
     counts = [int(length) for length in lengths]
-    most = max(counts)
-    padded = tensor.new_zeros((most, *tensor.shape[1:]))
+    longest = max(counts)
+    padded = tensor.new_zeros((longest, *tensor.shape[1:]))
     padded[: tensor.shape[0]] = tensor.detach()
     gathered = [torch.empty_like(padded) for _ in _ranks()]
     dist.all_gather(gathered, padded)

@@ -54,9 +54,9 @@ class _Distributed:
                 self._reduce(parameter)
         for parameter, (handle, context, small) in self._reducing.items():
             synchronize(handle)
-            whole = self._compression.decompress(small, context)
-            if whole is not parameter.grad:
-                parameter.grad.copy_(whole)
+            full = self._compression.decompress(small, context)
+            if full is not parameter.grad:
+                parameter.grad.copy_(full)
             self._left[parameter] = self._passes
         self._reducing.clear()
         self._synchronized = True

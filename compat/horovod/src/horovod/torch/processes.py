@@ -40,16 +40,16 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         raise NotImplementedError("horovod.torch.init: only all ranks together, no process sets")
     if _place is not None:
         return
-    place = _read()
-    if place.size > 1 and not dist.is_initialized():
+    process_set = _read()
+    if process_set.size > 1 and not dist.is_initialized():
         if "MASTER_ADDR" not in os.environ:
             raise RuntimeError("MASTER_ADDR is not set: start the ranks with torchyard or torchrun")
         if torch.cuda.is_available():
-            torch.cuda.set_device(place.local_rank % torch.cuda.device_count())
+            torch.cuda.set_device(process_set.local_rank % torch.cuda.device_count())
         backend = "nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, rank=place.rank, world_size=place.size)
+        dist.init_process_group(backend, rank=process_set.rank, world_size=process_set.size)
         _began = True
-    _place = place
+    _place = process_set
 
 
 def shutdown() -> None:

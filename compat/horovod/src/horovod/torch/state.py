@@ -18,10 +18,10 @@ def broadcast_parameters(
     Args:
         params: `model.state_dict()`, `model.named_parameters()`, or an optimizer's state.
     """
-    named = sorted(params.items()) if isinstance(params, Mapping) else list(params)
-    if not all(isinstance(entry, tuple) and len(entry) == 2 for entry in named):
+    items = sorted(params.items()) if isinstance(params, Mapping) else list(params)
+    if not all(isinstance(entry, tuple) and len(entry) == 2 for entry in items):
         raise ValueError("invalid params: give `state_dict()` or `named_parameters()`")
-    tensors = [value for _, value in named if isinstance(value, torch.Tensor)]
+    tensors = [value for _, value in items if isinstance(value, torch.Tensor)]
     for handle in [broadcast_async_(tensor, root_rank, **more) for tensor in tensors]:
         synchronize(handle)
 

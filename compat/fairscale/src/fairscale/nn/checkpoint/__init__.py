@@ -35,15 +35,15 @@ class _Forward:
         self._module = module
         self._offload_to_cpu = offload_to_cpu
 
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         run = partial(type(self._module).forward, self._module)
         if not torch.is_grad_enabled():
-            return run(*inputs, **named)
+            return run(*inputs, **keywords)
         keep: Any = contextlib.nullcontext()
         if self._offload_to_cpu:
             keep = torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available())
         with keep:
-            return checkpoint(run, *inputs, use_reentrant=False, **named)
+            return checkpoint(run, *inputs, use_reentrant=False, **keywords)
 
 
 __getattr__ = refuse("fairscale.nn.checkpoint", __all__)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.shared import audit_chain
-from torchyard.shared.audit_chain import Link
+from torchyard.base import audit_chain
+from torchyard.base.audit_chain import Link
 
 Lines = list[bytes]
 
@@ -38,8 +38,8 @@ def _resealed(lines: Lines) -> Lines:
     """Changed by somebody who knows the format, but leaves the rest of the chain."""
     line = json.loads(lines[1])
     before = Link(line["seq"] - 1, line["prev"])
-    kept = {key: line[key] for key in line if key not in ("server", "seq", "prev", "hash")}
-    return [lines[0], audit_chain.seal({**kept, "user": "eve"}, "box", before)[0], *lines[2:]]
+    fields = {key: line[key] for key in line if key not in ("server", "seq", "prev", "hash")}
+    return [lines[0], audit_chain.seal({**fields, "user": "eve"}, "box", before)[0], *lines[2:]]
 
 
 def _with_plain_line(lines: Lines) -> Lines:
@@ -126,8 +126,8 @@ def test_only_a_copy_shows_that_the_end_was_cut_off(tmp_path: Path) -> None:
     lines = [line for file in sorted((tmp_path / "audit").iterdir()) for line in _of(file)]
     # Syslog has other lines, too, and was started later than the server.
     copy.write_bytes(b"\n".join([b"kernel: {odd}", *(head + line for line in lines[2:])]) + b"\n")
-    whole = audit_chain.compare(audit_chain.verify(tmp_path / "audit"), copy)
-    assert (whole.lines, whole.changed, whole.uncopied) == (6, (), 0)
+    comparison = audit_chain.compare(audit_chain.verify(tmp_path / "audit"), copy)
+    assert (comparison.lines, comparison.changed, comparison.uncopied) == (6, (), 0)
     second.write_bytes(b"\n".join(_of(second)[:2]) + b"\n")
     chains = audit_chain.verify(tmp_path / "audit")
     assert chains[0].broken is None
