@@ -330,7 +330,7 @@ def test_an_id_of_another_workspace() -> None:
         ({"image": "mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest"},
          "Python 3.9", "image: python:3.9"),
         ({"image": "mcr.microsoft.com/azureml/curated/sklearn-1.0:12", "conda_file": {}},
-         "`sklearn-1.1:2`", "environment: azureml:sklearn-1.1:2"),
+         "`sklearn-1.1:3`", "environment: azureml:sklearn-1.1:3"),
     ],
 )  # fmt: skip
 def test_a_substitute_can_be_refused(requested: Any, becomes: str, instead: str) -> None:

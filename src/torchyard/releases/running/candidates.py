@@ -114,7 +114,7 @@ def to_resolve(
 
 def is_pinned(spec: EnvironmentSpec) -> bool:
     """Whether it names one version of each package, so that nothing of them can move."""
-    return all("===" in line or "==" in line or "@" in line for line in spec.packages)
+    return all(("==" in line and "*" not in line) or "@" in line for line in spec.packages)
 
 
 def definition_of(spec: EnvironmentSpec, text: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def resolve(services: FileServices, record: Record, is_canceled: IsCanceled) -> 
     moved = candidates.changes(before, after)
     unmoved = "nothing moved"
     if candidates.is_pinned(spec):
-        unmoved += f": {record.base} names one version of each package"
+        unmoved += ": each package is listed in one version"
     results = {
         "requested": dict(base.requested),
         "candidate": candidates.definition_of(spec, last.lock),
