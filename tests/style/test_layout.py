@@ -36,7 +36,7 @@ CEILINGS = {
     "connections": 500,
     "data": 4_700,
     "endpoints": 10_000,
-    "environments": 11_750,
+    "environments": 11_770,
     "executors": 7_350,
     "instances": 1_150,
     "interactive": 1_250,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_350,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 21_160,
+    "worker": 21_180,
     "workspaces": 4_450,
 }
 
