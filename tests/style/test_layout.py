@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_350,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 21_160,
+    "worker": 21_180,
     "workspaces": 4_450,
 }
 

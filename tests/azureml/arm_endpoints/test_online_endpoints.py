@@ -359,6 +359,19 @@ def test_a_patch_changes_tags_and_the_number_of_instances(azure: Azure) -> None:
     azure.refused(400, "PATCH", "onlineEndpoints/patched", {"traffic": {"blue": 1}})
 
 
+def test_a_patch_divides_traffic_as_azureml_mlflow_does(azure: Azure) -> None:
+    endpoint(azure, "divided")
+    deployed(azure, "divided")
+    finish(azure, "divided", ProvisioningState.SUCCEEDED, "")
+    for percent in (100, 0):
+        body = {"properties": {"traffic": {"blue": percent}, "mirrorTraffic": None}}
+        changed = azure.ask("PATCH", "onlineEndpoints/divided", body)
+        assert changed["properties"]["traffic"] == {"blue": percent}
+    kept = azure.ask("PATCH", "onlineEndpoints/divided", {"tags": {"a": "1"}})
+    assert kept["properties"]["traffic"] == {"blue": 0}
+    azure.refused(400, "PATCH", "onlineEndpoints/divided", {"properties": {"authMode": "Key"}})
+
+
 def test_logs_are_those_of_the_deployment(azure: Azure) -> None:
     endpoint(azure, "logged")
     deployed(azure, "logged")

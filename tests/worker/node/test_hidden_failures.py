@@ -110,6 +110,11 @@ def failed(line: int, code: int, command: str, because: str = "", advice: str = 
         ("exec /bin/bash -lc 'true\ncp no such\ntrue'", [failed(2, 1, "cp no such")]),
         ('env A=1 bash -xc "cd no && ls; true"', [failed(1, 1, "cd no", "", IN_LIST)]),
         ("bash -c 'cat no-such | wc -l; true'", [failed(1, 1, "cat no-such", "", IN_PIPE)]),
+        ("bash -c 'cat no-such | wc -l'", [failed(1, 1, "cat no-such", "", IN_PIPE)]),
+        ("timeout 60 bash -lc 'cat no | sort | wc -l'", [failed(1, 1, "cat no", "", IN_PIPE)]),
+        ("bash -c 'cat no-such | wc -l || true'", []),
+        ("bash -c 'echo a | grep -c b | wc -l'", []),
+        ("bash -c 'echo a | wc -l'", []),
         (
             "bash -c 'cd .; pyhton x; true'",
             [

@@ -34,6 +34,8 @@ _SAME = {
     "publicNetworkAccess": "public_network_access",
     "compute": "compute",
 }
+# Azure's schema 2022-02-01-preview, PartialOnlineEndpoint.
+_PATCHED = ("mirrorTraffic", "publicNetworkAccess", "traffic")
 _READ_ONLY = ("provisioningState", "scoringUri", "swaggerUri")
 _BESIDE = ("properties", "identity", "tags", "location", "kind", "sku")
 # The client adds them to the properties that it has read, and sends them with the next change.
@@ -68,8 +70,25 @@ def read_patch(call: Call) -> dict[str, Any]:
     Raises:
         InvalidSpec: another key.
     """
-    refuse_others(call.document, ("tags", "identity", "location", "kind", "sku"))
-    return beside(call.document)
+    return _patched_beside(call.document)
+
+
+def read_online_patch(call: Call) -> dict[str, Any]:
+    """What a PATCH of an online endpoint changes: traffic, too, which azureml-mlflow divides so.
+
+    Raises:
+        InvalidSpec: another key.
+    """
+    others = {key: value for key, value in call.document.items() if key != "properties"}
+    properties = call.properties if "properties" in call.document else {}
+    refuse_others(properties, _PATCHED, ("properties",), " that a PATCH changes")
+    changes = {_SAME[key]: value for key, value in properties.items() if value is not None}
+    return {**changes, **_patched_beside(others)}
+
+
+def _patched_beside(document: Mapping[str, Any]) -> dict[str, Any]:
+    refuse_others(document, ("tags", "identity", "location", "kind", "sku"))
+    return beside(document)
 
 
 def to_resource(home: Path, call: Call, endpoint: Endpoint) -> Resource:

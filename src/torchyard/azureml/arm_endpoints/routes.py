@@ -73,7 +73,7 @@ def put_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONRespon
 @routes.patch("/{name}")
 @needs(Permission.WRITE)
 def change_endpoint(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    changes = endpoint_documents.read_patch(call)
+    changes = endpoint_documents.read_online_patch(call)
     made = endpoints.update(services, call.workspace.name, name, changes, call.identity)
     headers = operations.headers(call, made.name, operations.put_of(made))
     return JSONResponse(_endpoint_json(services.home, call, made), 200, headers)

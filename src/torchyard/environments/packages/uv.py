@@ -299,6 +299,11 @@ def _reason(words: str) -> str:
 
 
 def _hint(words: str, name: str) -> str:
+    if "invalid peer certificate" in words:
+        return (
+            "where a proxy signs with a certificate authority of its own, name its file as `cert` "
+            "in pip's configuration, or in SSL_CERT_FILE, then `yard server stop` and submit again"
+        )
     if is_unreachable(words):
         return "check this machine's network and package configuration; see the build log"
     if name:

@@ -276,6 +276,12 @@ RULES: tuple[Rule, ...] = (
         "torch finds no NumPy that it can use: add `numpy` to the job's environment, `numpy<2` for "
         "torch before 2.3",
     ),
+    Rule(
+        "mlflow_run_elsewhere",
+        r"Run with id=\S{1,100} not found|Run '\S{1,100}' not found",
+        "MLFLOW_RUN_ID names the job's run, which a tracking store of the script's own does not "
+        "have: leave out `set_tracking_uri`, or `unset MLFLOW_RUN_ID` before the script",
+    ),
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
         "import_failed",

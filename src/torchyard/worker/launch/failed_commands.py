@@ -62,6 +62,8 @@ _STEP = """\
 printf "%s\\0" "${{_torchyard_now[1]}}" "${{_torchyard_last[@]}}" >>{steps_file}; }};"""
 # Lets bash look at the exit codes of a pipe at the command's end.
 _END = "\nexit $?"
+# The same for a string of which only its own shell knows the end. It runs the trap above once more.
+_AT_EXIT = "trap : EXIT\n"
 # `script -c` runs its string by a shell of its own, and returns 0 without `-e`.
 _SCRIPT_WORD = re.compile(r"\bscript\s")
 _SCRIPT = """\
@@ -103,6 +105,8 @@ def recorded(
         file=_quoted(f"{folder}/{FILE}"),
         step=_STEP.format(steps_file=steps_file),
     )
+    if is_wrapped and shell_lists.ends_in_pipe(inner(command)) and not _TRAP.search(command):
+        text += _AT_EXIT
     try:
         file.write_text(text)
     except OSError:
