@@ -46,8 +46,7 @@ class Access:
         self._lookups = Lookups()
 
     def enforce(self, request: Request, permission: Permission) -> Identity:
-        """Authenticate and authorize a request; routes get the result as `Person` or
-        `AttemptWorker`.
+        """Authenticate and authorize a request; routes get the result as `Person`.
 
         The identity is a person, or a running job on its owner's behalf; for `WORKER` only the
         worker of the attempt in the path.

@@ -155,4 +155,3 @@ async def _identity(request: Request) -> Identity:
 
 
 Person = Annotated[Identity, Depends(_identity)]
-AttemptWorker = Annotated[Identity, Depends(_identity)]

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-SHARED_DEFAULT = Path("/var/lib/torchyard-node")
-
 
 @dataclass(frozen=True)
 class NodeFolder:

@@ -107,8 +107,6 @@ class Bridge:
         self._timeouts = 0
         self._closed = False
         self.version = cluster.version
-        self.generation = 0
-        """Counts the processes: what one knew, the next doesn't."""
 
     @property
     def pid(self) -> int | None:
@@ -204,7 +202,6 @@ class Bridge:
         with self._lock:
             if not self._closed:
                 self._process = process
-                self.generation += 1
                 return
         _end(process)
 

@@ -736,9 +736,6 @@ class Bridge:
         if group is not None:
             self.ray.util.remove_placement_group(group)
 
-    def ping(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {}
-
 
 def _fits(bundle: dict[str, float], resources: dict[str, float]) -> bool:
     return all(resources.get(key, 0.0) >= value for key, value in bundle.items() if value)
@@ -822,7 +819,7 @@ def main() -> None:
     if bridge is None:
         os._exit(1)
     threading.Thread(target=bridge.end_with_raylet, daemon=True).start()
-    kinds = ("launch", "status", "describe", "stop", "forget", "ping")
+    kinds = ("launch", "status", "describe", "stop", "forget")
     handlers = {kind: getattr(bridge, kind) for kind in kinds}
     threads = ThreadPoolExecutor(8)
     for line in sys.stdin:

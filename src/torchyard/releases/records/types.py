@@ -13,10 +13,9 @@ VALIDATION, RELEASE = "validation", "release"
 CHANGED = "releases"
 """What `Signals` calls a new validation or release."""
 
+# The gates, in the order in which a release passes them.
 RESOLVE, BUILD, LABEL = "resolve", "build", "label"
 AUDIT, VALIDATE, REGISTER = "audit", "validate", "register"
-GATES = (RESOLVE, BUILD, LABEL, AUDIT, VALIDATE, REGISTER)
-"""In the order in which a release passes them."""
 _LONGEST_WORD = 100
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 

@@ -80,15 +80,13 @@ class MpiLaunch:
         Raises:
             Failure: Open MPI is missing, or did not start all ranks in time.
         """
-        programs = mpi_programs.find(self._path(shared), self._node)
+        mpirun_path = mpi_programs.find(self._path(shared), self._node)
         mpi_socket = MpiSocket(self._setup.temporary / "mpi-socket", control.wake)
         environment = self._launcher_environment(shared, mpi_socket)
         deadline = time.monotonic() + self._timeout_s
         if self._node == 0:
             setup = self._setup
-            command = mpirun(
-                programs.mpirun, self._plan, setup.hostname, setup.rendezvous, environment
-            )
+            command = mpirun(mpirun_path, self._plan, setup.hostname, setup.rendezvous, environment)
         else:
             assert remote_start is not None
             _wait_until(

@@ -1,6 +1,6 @@
 """Find Open MPI on a node and check its version.
 
-Owns: which `mpirun` and `orted` of the node are used, the errors if there are none.
+Owns: which `mpirun` of the node is used, the errors if a program is missing.
 Leaves: running them to mpi.py.
 Always: this happens before any rank starts; the job's environment comes first on PATH, so its
 Open MPI takes precedence over the machine's.
@@ -12,7 +12,6 @@ import re
 import shutil
 import socket
 import subprocess
-from dataclasses import dataclass
 
 from torchyard.shared import open_mpi
 from torchyard.shared.failures import Failure
@@ -22,14 +21,8 @@ _SUPPORTED_MAJOR = 4
 _VERSION_TIMEOUT_S = 20.0
 
 
-@dataclass(frozen=True)
-class Programs:
-    mpirun: str
-    orted: str
-
-
-def find(path: str, node: int) -> Programs:
-    """Find the programs on `path`, the value of a PATH variable.
+def find(path: str, node: int) -> str:
+    """Find `mpirun` on `path`, the value of a PATH variable, where all of Open MPI must be.
 
     Raises:
         Failure: one is missing, or is not from Open MPI 4.
@@ -45,7 +38,7 @@ def find(path: str, node: int) -> Programs:
             f"{where} has no `{missing[0]}`, which `distribution.type: mpi` needs",
             open_mpi.INSTALL + "; `type: pytorch` does not need MPI",
         )
-    return Programs(str(paths["mpirun"]), str(paths["orted"]))
+    return str(paths["mpirun"])
 
 
 def _check(mpirun: str, where: str) -> None:
