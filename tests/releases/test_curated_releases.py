@@ -94,8 +94,8 @@ def test_a_release_has_the_setuptools_and_the_layers_of_what_it_begins_from(
 
 def clone(lab: ReleaseLab, source: str, name: str) -> None:
     environments = lab.services.environments
-    named = copying.resolve_reference(environments, support.WORKSPACE, source)
-    copying.clone(environments, lab.clock, support.WORKSPACE, named, name, "me")
+    environment = copying.resolve_reference(environments, support.WORKSPACE, source)
+    copying.clone(environments, lab.clock, support.WORKSPACE, environment, name, "me")
 
 
 @pytest.mark.parametrize("source", ["acpt-pytorch-2.13-cpu", "tensorflow-2.16-cuda12"])

@@ -367,8 +367,8 @@ def test_a_patch_divides_traffic_as_azureml_mlflow_does(azure: Azure) -> None:
         body = {"properties": {"traffic": {"blue": percent}, "mirrorTraffic": None}}
         changed = azure.ask("PATCH", "onlineEndpoints/divided", body)
         assert changed["properties"]["traffic"] == {"blue": percent}
-    kept = azure.ask("PATCH", "onlineEndpoints/divided", {"tags": {"a": "1"}})
-    assert kept["properties"]["traffic"] == {"blue": 0}
+    tagged = azure.ask("PATCH", "onlineEndpoints/divided", {"tags": {"a": "1"}})
+    assert tagged["properties"]["traffic"] == {"blue": 0}
     azure.refused(400, "PATCH", "onlineEndpoints/divided", {"properties": {"authMode": "Key"}})
 
 
