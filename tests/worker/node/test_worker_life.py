@@ -491,7 +491,7 @@ def test_models_that_others_write_meanwhile_are_not_told(bench: Bench, tmp_path:
         os.utime(folder / "base.pt", (1, 1))
     text = f"open('{shared}/base.pt'); data = '{old}'; 'https://host{shared}/b.pt'"
     code = bench.server.put_snapshot({"train.py": text})
-    # The other names are no part of the job's text when they are written.
+    # The job's text does not name the file that is written.
     bench.run(bench.plan(f"python3 train.py; printf x > {shared}/$(echo b.p)t", code=code))
     assert _notices(bench) == []
 

@@ -60,6 +60,6 @@ def listed(text: str, counts_alone: bool) -> LaunchedRank | None:
             code = int(groups.get("code") or 0)
             signum = int(groups.get("signal") or 0) or max(-code, 0)
             if signum == signal.SIGTERM:
-                signum = 0  # by whoever ended the launcher
+                signum = 0  # sent by what ended the launcher
             return LaunchedRank(int(groups["rank"]), max(code, 0), signum)
     return None

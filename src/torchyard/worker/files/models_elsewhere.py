@@ -34,11 +34,10 @@ _HOME = re.compile(r"(?<![\w.])~|\bHOME\b|\bexpanduser\b|\bPath\.home\b")
 _FILLED_IN = re.compile(r"\{[^{}]*\}|%[\d.]*[a-z]")
 
 
-def find(texts: Iterable[str], home: Path, own: Path, started_at: float) -> list[Path]:
-    """Model files that the texts name outside the folder `own`.
+def find(texts: Iterable[str], home: Path, node_folder: Path, started_at: float) -> list[Path]:
+    """Model files that the texts name outside the node's folder.
 
     Args:
-        own: the node's folder.
         started_at: when the ranks were started, in seconds since 1970.
     """
     text = "\n".join(texts)
@@ -46,20 +45,20 @@ def find(texts: Iterable[str], home: Path, own: Path, started_at: float) -> list
     folders = {Path("/tmp")} if "/tmp" in text else set()
     if _HOME.search(text):
         folders.add(home)
-    found: set[Path] = set()
+    models: set[Path] = set()
     for match in _PATH.finditer(text):
         path = Path(re.sub(r"^(?:~|\$HOME|\$\{HOME\})", str(home), match[0]))
         if path.name.endswith(MODEL_ENDINGS):
-            found.update(_matching(path.parent, _patterns([path.name]), started_at))
+            models.update(_matching(path.parent, _patterns([path.name]), started_at))
         else:
             folders.add(path)
     for folder in folders:
         is_shared = str(folder) in _SHARED or folder == home
         if is_shared:
-            found.update(_matching(folder, names, started_at))
+            models.update(_matching(folder, names, started_at))
         elif _is_of_this_time(folder, started_at):
-            found.update(_below(folder, started_at))
-    return sorted(path for path in found if own not in path.parents)
+            models.update(_below(folder, started_at))
+    return sorted(path for path in models if node_folder not in path.parents)
 
 
 def texts_below(files: Iterable[Path]) -> Iterator[str]:
