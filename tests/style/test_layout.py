@@ -25,7 +25,7 @@ MOST_LINES = 60
 CEILINGS = {
     "app": 2_100,
     "assets": 600,
-    "azureml": 17_500,
+    "azureml": 17_520,
     "backups": 1_100,
     "base": 6_115,
     "batch_endpoints": 3_250,

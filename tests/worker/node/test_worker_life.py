@@ -414,10 +414,10 @@ def nap(seconds: int) -> str:
 
 def _sleeping(seconds: int) -> bool:
     """Whether a `nap` of this many seconds is running."""
-    command_line = nap(seconds).replace(" ", "\0").encode() + b"\0"
+    wanted = nap(seconds).replace(" ", "\0").encode() + b"\0"
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (folder / "cmdline").read_bytes() == command_line:
+            if (folder / "cmdline").read_bytes() == wanted:
                 return True
         except OSError:
             continue
@@ -491,7 +491,7 @@ def test_models_that_others_write_meanwhile_are_not_told(bench: Bench, tmp_path:
         os.utime(folder / "base.pt", (1, 1))
     text = f"open('{shared}/base.pt'); data = '{old}'; 'https://host{shared}/b.pt'"
     code = bench.server.put_snapshot({"train.py": text})
-    # The other names do not stand in the job's text when they are written.
+    # The job's text does not name the file that is written.
     bench.run(bench.plan(f"python3 train.py; printf x > {shared}/$(echo b.p)t", code=code))
     assert _notices(bench) == []
 

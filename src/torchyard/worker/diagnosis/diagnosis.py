@@ -212,8 +212,8 @@ def _diagnose_launched(
     folder = context.records_folder(exit.rank.rank)
     code = launched.exit_code or _SHELL_SIGNAL + launched.signal
     ended = replace(exit, exit_code=code, signal=launched.signal, pid=0)
-    script_record = record if record is not None and record.is_of_script else None
-    finding = _finding(ended, context, folder, script_record, tail)
+    script_exit = record if record is not None and record.is_of_script else None
+    finding = _finding(ended, context, folder, script_exit, tail)
     report = record.trace if record is not None else None
     if finding.code in ("rank_failed", "child_failed") and report is not None:
         finding = _replaced(_from_trace(exit, context, report), what="", frames=())

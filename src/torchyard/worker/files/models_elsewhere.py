@@ -34,11 +34,10 @@ _HOME = re.compile(r"(?<![\w.])~|\bHOME\b|\bexpanduser\b|\bPath\.home\b")
 _FILLED_IN = re.compile(r"\{[^{}]*\}|%[\d.]*[a-z]")
 
 
-def find(texts: Iterable[str], home: Path, node: Path, started_at: float) -> list[Path]:
+def find(texts: Iterable[str], home: Path, node_folder: Path, started_at: float) -> list[Path]:
     """Model files that the texts name outside the node's folder.
 
     Args:
-        node: its folder.
         started_at: when the ranks were started, in seconds since 1970.
     """
     text = "\n".join(texts)
@@ -59,7 +58,7 @@ def find(texts: Iterable[str], home: Path, node: Path, started_at: float) -> lis
             models.update(_matching(folder, names, started_at))
         elif _is_of_this_time(folder, started_at):
             models.update(_below(folder, started_at))
-    return sorted(path for path in models if node not in path.parents)
+    return sorted(path for path in models if node_folder not in path.parents)
 
 
 def texts_below(files: Iterable[Path]) -> Iterator[str]:
