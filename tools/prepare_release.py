@@ -167,7 +167,7 @@ def compare_wheel(wheel_paths: Iterable[str], tracked_paths: Iterable[str]) -> l
             paths = {path.removeprefix("src/")} & in_wheel
         else:
             _, layer, _, inside = path.split("/", 3)
-            paths = {paths for paths in in_wheel if paths.endswith(f"/{layer}/{inside}")}
+            paths = {file for file in in_wheel if file.endswith(f"/{layer}/{inside}")}
         if not paths:
             problems.append(f"missing: {path}")
         in_wheel -= paths

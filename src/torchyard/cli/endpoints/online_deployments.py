@@ -15,6 +15,7 @@ from torchyard.cli.parsing.options import (
     Session,
     common,
     confirm,
+    deployment_changes,
     filed,
     name_argument,
     tagged,
@@ -101,21 +102,10 @@ def update(
     Example: yard online-deployment update -n blue -e digits --set instance_count=2
     """
     document.fill({**options, "tags": tagged(tags)})
-    changes = {key: value for key, value in document.value.items() if key != "$schema"}
-    name = name or changes.get("name")
-    endpoint_name = endpoint_name or changes.get("endpoint_name")
-    if not isinstance(name, str) or not isinstance(endpoint_name, str):
-        raise InvalidInput(
-            "the deployment's name or its endpoint's is missing",
-            "give them with `--name` and `--endpoint-name`",
-        )
-    for key in ("name", "endpoint_name"):
-        changes.pop(key, None)
-    if not changes:
-        raise InvalidInput("no changes were given", "use `--set key=value`")
+    endpoint, deployment_name, changes = deployment_changes(document, endpoint_name, name)
     deployments = session.client().online_deployments
     try:
-        deployment = deployments.update(endpoint_name, name, changes, document.folder)
+        deployment = deployments.update(endpoint, deployment_name, changes, document.folder)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
     _say(deployment)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
 from torchyard.client.resources import Json, Listing, Resource
 
@@ -64,14 +63,7 @@ class BatchDeployments:
         """
         from torchyard.client.endpoints import deployment_files
 
-        name, endpoint = document.get("name"), document.get("endpoint_name")
-        for key, value in (("name", name), ("endpoint_name", endpoint)):
-            if not isinstance(value, str) or not value:
-                option = key.replace("_", "-")
-                raise InvalidInput(
-                    f"a deployment needs `{key}`", f"give it with `--{option}`", at=(key,)
-                )
-        here, path = folder or Path.cwd(), self._at(str(endpoint), str(name))
+        here, path = folder or Path.cwd(), self._at(*deployment_files.names_of(document))
         with deployment_files.uploading(document, here, self._snapshots, progress) as body:
             return _deployment(self._transport.put(path, body))
 

@@ -1,6 +1,6 @@
-"""What a deployment's document names on this machine, uploaded.
+"""What a deployment's document names: its endpoint, itself, and files of this machine, uploaded.
 
-Owns: `model.path` and `code_configuration.code`.
+Owns: `name`, `endpoint_name`, `model.path` and `code_configuration.code`.
 Leaves: finding, hashing and sending to snapshots/, as for a job's file, and its environment.
 Always: an error carries the place in the deployment's document; nothing is sent before all of it
 was found.
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchyard.base.errors import TorchyardError
+from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.client.snapshots import job_files
 
 if TYPE_CHECKING:
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
 
 _MODEL, _CODE = ("inputs", "model", "path"), ("code",)
 _FOLDER = re.compile(r"[^\w.-]", re.ASCII)
+
+
+def names_of(document: Mapping[str, Any]) -> tuple[str, str]:
+    """The endpoint's name and the deployment's.
+
+    Raises:
+        InvalidInput: the document lacks one.
+    """
+    for key in ("name", "endpoint_name"):
+        if not isinstance(document.get(key), str) or not document[key]:
+            option = key.replace("_", "-")
+            raise InvalidInput(
+                f"a deployment needs `{key}`", f"give it with `--{option}`", at=(key,)
+            )
+    return document["endpoint_name"], document["name"]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchyard.base.errors import InvalidInput, NotFound, Timeout, TorchyardError
+from torchyard.base.errors import NotFound, Timeout, TorchyardError
 from torchyard.base.http import Transport
 from torchyard.client.resources import Json, Listing, Resource
 
@@ -84,14 +84,7 @@ class OnlineDeployments:
         """
         from torchyard.client.endpoints import deployment_files
 
-        name, endpoint = document.get("name"), document.get("endpoint_name")
-        for key, value in (("name", name), ("endpoint_name", endpoint)):
-            if not isinstance(value, str) or not value:
-                option = key.replace("_", "-")
-                raise InvalidInput(
-                    f"a deployment needs `{key}`", f"give it with `--{option}`", at=(key,)
-                )
-        path = self._at(str(endpoint), str(name))
+        path = self._at(*deployment_files.names_of(document))
         # What is refused by name is refused before its files are looked for and sent.
         self._transport.post(f"{path}/validate", dict(document))
         here = folder or Path.cwd()
