@@ -414,10 +414,10 @@ def nap(seconds: int) -> str:
 
 def _sleeping(seconds: int) -> bool:
     """Whether a `nap` of this many seconds is running."""
-    wanted = nap(seconds).replace(" ", "\0").encode() + b"\0"
+    command = nap(seconds).replace(" ", "\0").encode() + b"\0"
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (folder / "cmdline").read_bytes() == wanted:
+            if (folder / "cmdline").read_bytes() == command:
                 return True
         except OSError:
             continue
