@@ -324,7 +324,7 @@ def test_use_over_midnight_is_split_by_day() -> None:
 
 
 @given(
-    most=st.integers(1, 12),
+    maximum=st.integers(1, 12),
     busy=st.sets(st.integers(0, 15)),
     idle=st.sets(st.integers(0, 15)),
     avoided=st.sets(st.integers(0, 15)),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from torchyard.executors.slurm import batch_script
 from torchyard.shared.node_start import NodeStart, from_json
 
 _HOSTILE = 'it\'s "$(touch hacked)" `touch hacked` \\ %s {x}'
 
 
-def run(script: str, folder: Path, srun: str) -> subprocess.CompletedProcess[str]:
+def run(
+    script: str, folder: Path, srun: str, shell: str = "sh"
+) -> subprocess.CompletedProcess[str]:
     """Run the script where `srun` and `scontrol` are programs of the test."""
     for name, text in {"srun": srun, "scontrol": 'printf "%s\\n" "$@" >scontrol.txt'}.items():
         program = folder / name
@@ -20,7 +24,7 @@ def run(script: str, folder: Path, srun: str) -> subprocess.CompletedProcess[str
     variables = {"PATH": f"{folder}:/usr/bin:/bin", "SLURM_JOB_NUM_NODES": "2"}
     variables |= {"SLURM_JOB_ID": "7", "TMPDIR": str(folder)}
     return subprocess.run(
-        ["sh"], input=script, env=variables, cwd=folder, text=True, capture_output=True, timeout=60
+        [shell], input=script, env=variables, cwd=folder, text=True, capture_output=True, timeout=60
     )
 
 
@@ -44,3 +48,21 @@ def test_what_nodes_say_that_could_not_start_is_kept_in_the_comment(tmp_path: Pa
     assert run(script, tmp_path, srun).returncode == 127
     comment = (tmp_path / "scontrol.txt").read_text()
     assert "Comment=torchyard server s attempt a1 | no python3" in comment
+
+
+# /bin/sh is the one on some systems, the other on others.
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_the_exit_code_of_a_step_that_ends_at_once_is_kept(tmp_path: Path, shell: str) -> None:
+    start = NodeStart("a1", ["http://x"], "tyr_token", "0" * 64)
+    script = batch_script.text(start, "python3", "torchyard server s attempt a1")
+    codes = [run(script, tmp_path, "exit 3", shell).returncode for _ in range(20)]
+    assert codes == [3] * 20
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_it_waits_for_the_step_after_a_signal(tmp_path: Path, shell: str) -> None:
+    start = NodeStart("a1", ["http://x"], "tyr_token", "0" * 64)
+    script = batch_script.text(start, "python3", "torchyard server s attempt a1")
+    srun = 'kill -TERM "$PPID"; sleep 1; kill -TERM "$PPID"; sleep 1; touch ended; exit 3'
+    assert run(script, tmp_path, srun, shell).returncode == 3
+    assert (tmp_path / "ended").exists()

@@ -21,7 +21,7 @@ _SCRIPT = """\
 #!/bin/sh
 umask 077
 # Slurm ends the steps by itself; this script stays until srun has seen them end.
-trap : TERM
+trap 'interrupted=1' TERM
 # What nodes say is in a file without a name, so that nothing stays when this script is killed.
 exec 3>/dev/null 4</dev/null
 log=$(mktemp "${{TMPDIR:-/tmp}}/torchyard-XXXXXX") && exec 3>"$log" 4<"$log" && rm -f "$log"
@@ -33,8 +33,8 @@ srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --
 {start}
 {mark}
 srun=$!
-code=0
-while kill -0 "$srun" 2>/dev/null; do wait "$srun"; code=$?; done
+interrupted=1
+while [ -n "$interrupted" ]; do interrupted=; wait "$srun"; code=$?; done
 if [ "$code" -ne 0 ]; then
   said=$(grep -vE '^(slurmstepd: |srun: .*( code | cpu binding))' <&4 | tail -c 400)
   said=$(printf %s "$said" | LC_ALL=C tr -c '[:print:]' ' ')

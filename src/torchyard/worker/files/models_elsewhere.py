@@ -41,7 +41,7 @@ def find(texts: Iterable[str], home: Path, node_folder: Path, started_at: float)
         started_at: when the ranks were started, in seconds since 1970.
     """
     text = "\n".join(texts)
-    names = _patterns({match[0] for match in _FILE.finditer(text)})
+    names = _ends_of_names({match[0] for match in _FILE.finditer(text)})
     folders = {Path("/tmp")} if "/tmp" in text else set()
     if _HOME.search(text):
         folders.add(home)
@@ -49,7 +49,7 @@ def find(texts: Iterable[str], home: Path, node_folder: Path, started_at: float)
     for match in _PATH.finditer(text):
         path = Path(re.sub(r"^(?:~|\$HOME|\$\{HOME\})", str(home), match[0]))
         if path.name.endswith(MODEL_ENDINGS):
-            models.update(_matching(path.parent, _patterns([path.name]), started_at))
+            models.update(_matching(path.parent, _ends_of_names([path.name]), started_at))
         else:
             folders.add(path)
     for folder in folders:
@@ -72,22 +72,28 @@ def texts_below(files: Iterable[Path]) -> Iterator[str]:
                 continue
 
 
-def _patterns(names: Iterable[str]) -> list[re.Pattern[str]]:
+def _ends_of_names(names: Iterable[str]) -> list[tuple[str, str]]:
+    """How model files of these names begin and end, around what is filled in."""
     chosen = sorted(name for name in names if name.endswith(MODEL_ENDINGS))[:_MOST_NAMES]
+    split_names = [_FILLED_IN.split(name) for name in chosen]
     return [
-        re.compile("[^/]*".join(re.escape(part) for part in _FILLED_IN.split(name)))
-        for name in chosen
-        if _FILLED_IN.sub("", name) not in MODEL_ENDINGS
+        (parts[0], parts[-1] if len(parts) > 1 else "")
+        for parts in split_names
+        if "".join(parts) not in MODEL_ENDINGS
     ]
 
 
-def _matching(
-    folder: Path, patterns: Sequence[re.Pattern[str]], started_at: float
-) -> Iterator[Path]:
-    for entry in _entries(folder) if patterns else ():
-        if any(pattern.fullmatch(entry.name) for pattern in patterns):
+def _matching(folder: Path, names: Sequence[tuple[str, str]], started_at: float) -> Iterator[Path]:
+    for entry in _entries(folder) if names else ():
+        if any(_is_named(entry.name, start, end) for start, end in names):
             if _is_written(entry, started_at):
                 yield Path(entry.path)
+
+
+def _is_named(name: str, start: str, end: str) -> bool:
+    if not end:
+        return name == start
+    return name.startswith(start) and name.endswith(end) and len(name) >= len(start) + len(end)
 
 
 def _below(folder: Path, started_at: float, depth: int = 0) -> Iterator[Path]:

@@ -23,7 +23,7 @@ from torchyard.worker.files import thin_environment
 
 _PREFIX = "yard-shell-"
 _LOCK_FILE = "held"
-_FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_AWAITED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 _REMOVED_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV", "PS1")
 # The user's own file comes first, because it may change PATH.
 _BASHRC = """\
@@ -88,21 +88,22 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
         raise FileNotFoundError(2, "", command[0])
     # Ctrl-C is for the command; this process stays to clean up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A signal that arrives before it can be forwarded stays pending.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED_SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Taken one by one below: a handler that becomes due right before a wait would run after it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED_SIGNALS)
     process = subprocess.Popen(
         command, executable=program, env=dict(variables), preexec_fn=_restore_signals
     )
-    for signum in _FORWARDED_SIGNALS:
-        signal.signal(signum, lambda number, _: process.send_signal(number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED_SIGNALS)
-    code = process.wait()
+    while (code := process.poll()) is None:
+        signum = signal.sigwait(_AWAITED_SIGNALS)
+        if signum != signal.SIGCHLD:
+            process.send_signal(signum)
     return code if code >= 0 else 128 - code
 
 
 def _restore_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED_SIGNALS)
 
 
 def _remove_stale_folders() -> None:
