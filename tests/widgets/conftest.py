@@ -8,6 +8,7 @@ Always: at the end no process that knows the home folder is alive.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -30,6 +31,8 @@ from end_to_end.shared_torch import WIDGETS, kept_or_temporary
 HERE = Path(__file__).resolve().parent
 # What watch_notebook.py gives itself, and some time to write down how far it came.
 _LIMIT_S = 660
+# Cells with code up to the first widget.
+_CELLS_OF_FIRST_RUN = 3
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,13 +54,23 @@ def yard() -> Iterator[Yard]:
 
 
 @pytest.fixture(scope="session")
-def folder(yard: Yard) -> Iterator[Path]:
-    """Where the notebook and its script lie."""
+def folder(yard: Yard, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Where the notebook and its script lie; the smoke test needs its first run alone."""
     notebook_folder = Path(tempfile.mkdtemp(prefix="torchyard-notebook-"))
     shutil.copytree(HERE / "notebook", notebook_folder, dirs_exist_ok=True)
+    tests = [item for item in request.session.items if HERE in item.path.parents]
+    if all(item.get_closest_marker("smoke") for item in tests):
+        _keep_first_run(notebook_folder / "learning.ipynb")
     yard("workspace", "config", "--path", str(notebook_folder))
     yield notebook_folder
     remove(notebook_folder)
+
+
+def _keep_first_run(notebook: Path) -> None:
+    content = json.loads(notebook.read_text())
+    codes = [index for index, cell in enumerate(content["cells"]) if cell["cell_type"] == "code"]
+    del content["cells"][codes[_CELLS_OF_FIRST_RUN] :]
+    notebook.write_text(json.dumps(content))
 
 
 @pytest.fixture(scope="session")

@@ -121,6 +121,8 @@ def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
     seen["ended"] = learning()
     _shoot(page, LEARNING, folder / "ended.png")
     seen["run"] = _output_of(page, LEARNING - 1)
+    if not _has_cell(folder / "learning.ipynb", FAILED):
+        return
 
     def failed() -> bool:
         _choose_log(page, FAILED)
@@ -135,6 +137,11 @@ def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
     _shoot(page, PARENT, folder / "children.png")
     _until(lambda: "True" in _output_of(page, DATA)["text"], "the widget's data are read")
     _watch_sweep(page, folder, seen)
+
+
+def _has_cell(notebook: Path, index: int) -> bool:
+    cells = json.loads(notebook.read_text())["cells"]
+    return sum(cell["cell_type"] == "code" for cell in cells) > index
 
 
 def _watch_sweep(page: Page, folder: Path, seen: dict[str, Any]) -> None:
