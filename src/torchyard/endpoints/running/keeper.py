@@ -83,6 +83,7 @@ class Keeper:
 
     async def stop(self) -> None:
         self._services.signals.ignore(self._watcher.hear)
+        self._router.stop_waiting()
         for task in (self._demand, self._task):
             if task is not None:
                 task.cancel()

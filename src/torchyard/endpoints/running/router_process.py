@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,7 +54,7 @@ class ScoringAt:
 
 
 class RouterProcess:
-    """Used by one thread at a time; every function may take seconds."""
+    """Used by one thread at a time but for `stop_waiting`; every function may take seconds."""
 
     def __init__(self, home: Path, at: ScoringAt) -> None:
         self._home = home
@@ -64,6 +65,7 @@ class RouterProcess:
         self._replaced: list[subprocess.Popen[bytes]] = []
         self._tried_at_s = -_RETRY_S
         self._is_started = False
+        self._is_leaving = threading.Event()
 
     @property
     def is_known(self) -> bool:
@@ -136,6 +138,10 @@ class RouterProcess:
         self._is_started = False
         self._reap()
 
+    def stop_waiting(self) -> None:
+        """End the wait for a router that starts, from any thread: this server ends."""
+        self._is_leaving.set()
+
     def leave(self) -> None:
         """Let it go on without this server, which ends."""
         for process in (self._process, *self._replaced):
@@ -206,7 +212,8 @@ class RouterProcess:
             if process.poll() is not None:
                 text = (self._folder / "router.err").read_text(errors="replace")
                 return f"the router ended with code {process.returncode}: {text[:1000]}"
-            time.sleep(_POLL_S)
+            if self._is_leaving.wait(_POLL_S):
+                return "the server stops"
         return "the router does not answer"
 
     def _remember(self, hello: dict[str, Any]) -> None:

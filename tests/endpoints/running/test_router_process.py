@@ -1,0 +1,39 @@
+"""The router's process, as the server sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from eventually import eventually
+from torchyard.endpoints.running import router_process
+from torchyard.endpoints.running.router_process import RouterProcess, ScoringAt
+
+
+def test_a_server_that_ends_does_not_wait_for_a_router_that_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, pid = tmp_path / "python", tmp_path / "pid"
+    program.write_text(
+        f"#!/bin/sh\necho $$ >{tmp_path}/new && mv {tmp_path}/new {pid}\nexec sleep 600\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    # Never reached: the test's own limit is shorter.
+    monkeypatch.setattr(router_process, "_START_LIMIT_S", 3600.0)
+    (tmp_path / "router").mkdir()
+    router = RouterProcess(tmp_path, ScoringAt())
+    problems: list[str] = []
+    thread = threading.Thread(target=lambda: problems.append(router.ensure()))
+    thread.start()
+    eventually(pid.exists, "the router has been started")
+    router.stop_waiting()
+    thread.join()
+    assert problems == ["the server stops"]
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    router.leave()
