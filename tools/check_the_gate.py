@@ -4,8 +4,8 @@
 
 Owns: the faults, each with the suite that has to fail by it, and a checkout where they are planted.
 Leaves: the suites to their make targets. By hand: it takes as long as the gate, and more.
-Always: the checkout is a clone of its own, removed at the end; a fault whose text is no longer in
-the product is an error, since it would plant nothing.
+Always: the checkout is a clone of its own, removed at the end. A test holds that the text of each
+fault stands in the product; one that does not would plant nothing.
 
 Exit code: 0 if every fault was caught, 1 else.
 """
