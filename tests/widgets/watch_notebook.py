@@ -141,7 +141,7 @@ def _watch(page: Page, folder: Path, seen: dict[str, Any]) -> None:
 
 def _has_cell(notebook: Path, index: int) -> bool:
     cells = json.loads(notebook.read_text())["cells"]
-    return sum(cell["cell_type"] == "code" for cell in cells) > index
+    return index < len([cell for cell in cells if cell["cell_type"] == "code"])
 
 
 def _watch_sweep(page: Page, folder: Path, seen: dict[str, Any]) -> None:
