@@ -77,6 +77,8 @@ MESSAGES = [
     ("AttributeError: `np.float_` was removed in the NumPy 2.0 release.",
      "import_failed"),
     ("RuntimeError: Numpy is not available", "import_failed"),
+    ("RuntimeError: Unable to retrieve .NET dependencies. Please make sure you are connected to "
+     "the Internet and have a stable network connection.", "import_failed"),
     ("mlflow.exceptions.MlflowException: Run with id=tough_shirt_384o7i3p1p not found",
      "mlflow_run_elsewhere"),
     ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory",

@@ -303,6 +303,7 @@ MISSING = "`pyhton` does not exist on the node: did you mean `python`?"
         ("bash -x r.sh 2>&1 | tee log.txt", "r.sh"),
         ("echo start\nbash r.sh --lr 1", "r.sh"),
         ("chmod +x r.sh && ./r.sh", "./r.sh"),
+        ("chmod +x r.sh; ./r.sh --lr 1 | tee log.txt; ls", "./r.sh"),
         ("source r.sh; true", "r.sh"),
         ("bash outer.sh; true", "r.sh"),
     ],
@@ -361,7 +362,7 @@ def test_a_script_that_fails_is_told_once(bench: Bench, programs: dict[str, str]
 
 def test_the_programs_of_a_script_inherit_nothing(bench: Bench, programs: dict[str, str]) -> None:
     code = bench.server.put_snapshot({"r.sh": "! env | grep BASH_ENV\n"})
-    for command in ("bash r.sh", "true; bash r.sh"):
+    for command in ("bash r.sh", "true; bash r.sh", "chmod +x r.sh; ./r.sh; true"):
         assert run(bench, command, programs, code=code) == []
         assert bench.exit()["exit_code"] == 0
 

@@ -86,6 +86,12 @@ RULES: tuple[Rule, ...] = (
         r"|\w+: (?:unbound variable|parameter not set))",
         "the shell can't parse the job's `command`: see the line in the message",
     ),
+    Rule(
+        "import_failed",
+        r"Unable to retrieve \.NET dependencies",
+        "this azureml-dataprep reads data by .NET Core, for which the machine lacks a library: "
+        "name Python 3.8 or later in the environment, whose azureml-dataprep needs no .NET",
+    ),
     # The GPU and its libraries
     Rule(
         "cuda_out_of_memory",

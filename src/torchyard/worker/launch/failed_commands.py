@@ -3,7 +3,8 @@
 Owns: what bash runs before the job's command and behind it, the fields of a failure.
 Leaves: reading them to diagnosis/artifacts.py, what the user is told to
 diagnosis/hidden_failures.py, whether a step of a pipe or list was handled to shell_lists.py.
-Always: what the command prints and returns stays the same. Failures that the command handles itself
+Always: what the command prints and returns stays the same, but for the prefix of bash's message on
+a `./run.sh` that it can't start. Failures that the command handles itself
 (`a || b`, `if a`) are not written down; a `trap … ERR` of its own replaces ours; nothing is
 inherited by the programs that it starts. What its functions, subshells and substitutions run is
 written down, too, unless it has traps of its own, which would be inherited as well.
@@ -81,6 +82,13 @@ bash() {{ local _torchyard_word; for _torchyard_word; do [[ $_torchyard_word == 
 if [[ -f $_torchyard_word ]]; then BASH_ENV={path} command bash "$@" || return $?
 else command bash "$@" || return $?; fi; }}
 """
+# A function may have a path's name. Only bash reads BASH_ENV; others would pass it on.
+_PROGRAM = re.compile(r"(?:^|(?<=[\s;&|(!]))[\w./-]{0,200}/[\w.-]{1,100}\.(?:ba)?sh(?=[\s;&|)]|$)")
+_PROGRAMS = """\
+{name}() {{ local _torchyard_word=; read -r _torchyard_word 2>/dev/null <{name} || :
+if [[ $_torchyard_word == *bash* ]]; then BASH_ENV={path} command {name} "$@" || return $?
+else command {name} "$@" || return $?; fi; }}
+"""
 # The shell that only starts the one with the commands.
 _OUTER = """\
 [[ ${{BASH_EXECUTION_STRING-}} == {command} ]] && return
@@ -98,7 +106,8 @@ def recorded(
     same ones where nothing can go on after a failure, or the shell isn't bash.
     """
     folder = environment.get(ERRORS_VARIABLE)
-    starts_script = _SCRIPT_FILE.search(_bare(command)) is not None
+    bare = _bare(command)
+    starts_script = _SCRIPT_FILE.search(bare) is not None
     if not folder or Path(shell).name != "bash" or not (has_steps(command) or starts_script):
         return command, environment
     job_startup = environment.get("BASH_ENV", "")
@@ -108,13 +117,17 @@ def recorded(
         return command, environment
     file = Path(folder) / _STARTUP
     steps_file = _quoted(f"{folder}/{STEPS_FILE}")
+    path = shlex.quote(str(file))
+    scripts = _SCRIPTS.format(path=path) if starts_script else ""
+    for name in sorted(set(_PROGRAM.findall(bare)) if has_steps(command) else ()):
+        scripts += _PROGRAMS.format(name=name, path=path)
     text = _START.format(
         outer=_OUTER.format(command=shlex.quote(command)) if is_wrapped else "",
         own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
         inherit="" if _TRAP.search(command) else "[[ -v BASH_EXECUTION_STRING ]] && set -E\n",
-        scripts=_SCRIPTS.format(path=shlex.quote(str(file))) if starts_script else "",
+        scripts=scripts,
         end=SCRIPT_END,
-        script=_SCRIPT.format(path=shlex.quote(str(file))) if _SCRIPT_WORD.search(command) else "",
+        script=_SCRIPT.format(path=path) if _SCRIPT_WORD.search(command) else "",
         most=_MOST_FAILURES,
         most_steps=_MOST_STEPS,
         file=_quoted(f"{folder}/{FILE}"),
