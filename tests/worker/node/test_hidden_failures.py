@@ -360,6 +360,14 @@ def test_a_script_that_fails_is_told_once(bench: Bench, programs: dict[str, str]
     assert run(bench, "bash r.sh\ntrue", programs, code=code) == [failed(1, 1, "bash r.sh")]
 
 
+def test_a_traced_command_shows_its_own_steps_only(bench: Bench, programs: dict[str, str]) -> None:
+    code = bench.server.put_snapshot({"r.sh": "#!/bin/bash\ntrue\n"})
+    command = "chmod +x r.sh\nset -x\nbash r.sh\n./r.sh\nfalse || bash r.sh 1"
+    run(bench, command, programs, code=code)
+    printed = bench.server.logs["user_logs/std_log.txt"].decode().split("\n")
+    assert printed == ["+ bash r.sh", "+ ./r.sh", "+ false", "+ bash r.sh 1", ""]
+
+
 def test_the_programs_of_a_script_inherit_nothing(bench: Bench, programs: dict[str, str]) -> None:
     code = bench.server.put_snapshot({"r.sh": "! env | grep BASH_ENV\n"})
     for command in ("bash r.sh", "true; bash r.sh", "chmod +x r.sh; ./r.sh; true"):

@@ -75,17 +75,20 @@ _SCRIPT = """\
 script() {{ _torchyard_line=${{_torchyard_line:-${{BASH_LINENO[0]}}}} SHELL=$BASH BASH_ENV={path} \
 command script "$@" || return $?; }}
 """
+# Keeps `set -x` from showing what a function of ours does.
+_QUIET = "{ local -; set +x; } 2>/dev/null"
 # A script gets the same, without what looks at pipes: its lines are its own.
 _SCRIPT_FILE = re.compile(r"\.(?:ba)?sh(?![\w.])")
 _SCRIPTS = """\
-bash() {{ local _torchyard_word; for _torchyard_word; do [[ $_torchyard_word == -* ]] || break; done
+bash() {{ {quiet}; local _torchyard_word
+for _torchyard_word; do [[ $_torchyard_word == -* ]] || break; done
 if [[ -f $_torchyard_word ]]; then BASH_ENV={path} command bash "$@" || return $?
 else command bash "$@" || return $?; fi; }}
 """
 # A function may have a path's name. Only bash reads BASH_ENV; others would pass it on.
 _PROGRAM = re.compile(r"(?:^|(?<=[\s;&|(!]))[\w./-]{0,200}/[\w.-]{1,100}\.(?:ba)?sh(?=[\s;&|)]|$)")
 _PROGRAMS = """\
-{name}() {{ local _torchyard_word=; read -r _torchyard_word 2>/dev/null <{name} || :
+{name}() {{ {quiet}; local _torchyard_word=; read -r _torchyard_word 2>/dev/null <{name} || :
 if [[ $_torchyard_word == *bash* ]]; then BASH_ENV={path} command {name} "$@" || return $?
 else command {name} "$@" || return $?; fi; }}
 """
@@ -118,9 +121,9 @@ def recorded(
     file = Path(folder) / _STARTUP
     steps_file = _quoted(f"{folder}/{STEPS_FILE}")
     path = shlex.quote(str(file))
-    scripts = _SCRIPTS.format(path=path) if starts_script else ""
+    scripts = _SCRIPTS.format(path=path, quiet=_QUIET) if starts_script else ""
     for name in sorted(set(_PROGRAM.findall(bare)) if has_steps(command) else ()):
-        scripts += _PROGRAMS.format(name=name, path=path)
+        scripts += _PROGRAMS.format(name=name, path=path, quiet=_QUIET)
     text = _START.format(
         outer=_OUTER.format(command=shlex.quote(command)) if is_wrapped else "",
         own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
