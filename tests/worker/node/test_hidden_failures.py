@@ -293,6 +293,7 @@ def in_script(line: int, code: int, command: str, because: str = "", script: str
 
 
 PREPARE = "cp no such\npython train.py | cat\npyhton x.py\necho done\n"
+ACTIVE = "`conda` does not exist on the node; the job's environment is active already: leave it out"
 MISSING = "`pyhton` does not exist on the node: did you mean `python`?"
 
 
@@ -373,6 +374,22 @@ def test_the_programs_of_a_script_inherit_nothing(bench: Bench, programs: dict[s
     for command in ("bash r.sh", "true; bash r.sh", "chmod +x r.sh; ./r.sh; true"):
         assert run(bench, command, programs, code=code) == []
         assert bench.exit()["exit_code"] == 0
+
+
+def test_what_a_job_has_in_place_of_a_program_is_told(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    told = run(bench, "conda activate torch\nmodule load cuda/12\ntrue", programs)
+    listed = "`module` does not exist on the node; list what it loads in the job's environment"
+    assert told == [
+        failed(1, 127, "conda activate torch", ACTIVE),
+        failed(2, 127, "module load cuda/12", listed),
+    ]
+
+
+def test_a_job_that_fails_for_conda_is_told_so(bench: Bench, programs: dict[str, str]) -> None:
+    run(bench, "conda run -n torch python train.py", programs)
+    assert bench.exit()["error"]["hint"] == ACTIVE
 
 
 def endings(script: str) -> str:
