@@ -317,9 +317,9 @@ def test_what_fails_in_a_script_is_told_with_its_line(
         "outer.sh": "bash r.sh\necho next\n",
         "train.py": "print(1)",
     }
-    told = run(bench, command, programs, code=bench.server.put_snapshot(files))
+    messages = run(bench, command, programs, code=bench.server.put_snapshot(files))
     assert bench.exit() == {"exit_code": 0, "error": None}
-    assert told == [
+    assert messages == [
         in_script(2, 1, "cp no such", script=script),
         in_script(4, 127, "pyhton x.py", MISSING, script=script),
     ]
@@ -369,7 +369,9 @@ def test_a_traced_command_shows_its_own_steps_only(bench: Bench, programs: dict[
     assert printed == ["+ bash r.sh", "+ ./r.sh", "+ false", "+ bash r.sh 1", ""]
 
 
-def test_the_programs_of_a_script_inherit_nothing(bench: Bench, programs: dict[str, str]) -> None:
+def test_the_programs_of_a_script_get_no_variable_of_the_tracing(
+    bench: Bench, programs: dict[str, str]
+) -> None:
     code = bench.server.put_snapshot({"r.sh": "! env | grep BASH_ENV\n"})
     for command in ("bash r.sh", "true; bash r.sh", "chmod +x r.sh; ./r.sh; true"):
         assert run(bench, command, programs, code=code) == []
@@ -379,9 +381,9 @@ def test_the_programs_of_a_script_inherit_nothing(bench: Bench, programs: dict[s
 def test_what_a_job_has_in_place_of_a_program_is_told(
     bench: Bench, programs: dict[str, str]
 ) -> None:
-    told = run(bench, "conda activate torch\nmodule load cuda/12\ntrue", programs)
+    messages = run(bench, "conda activate torch\nmodule load cuda/12\ntrue", programs)
     listed = "`module` does not exist on the node; list what it loads in the job's environment"
-    assert told == [
+    assert messages == [
         failed(1, 127, "conda activate torch", ACTIVE),
         failed(2, 127, "module load cuda/12", listed),
     ]

@@ -103,7 +103,7 @@ def single_process_notice(command: str, gpus: int | None) -> str:
     Args:
         gpus: of each node; None if not known.
 
-    Source: `launch_command` in accelerate/commands/launch.py of 1.2.
+    Source: `launch_command` of accelerate 1.2.
     """
     for launcher in _find(command):
         if launcher.family != _ACCELERATE or _has_any(launcher, _STARTS_PROCESSES):
