@@ -369,7 +369,7 @@ def test_a_traced_command_shows_its_own_steps_only(bench: Bench, programs: dict[
     assert printed == ["+ bash r.sh", "+ ./r.sh", "+ false", "+ bash r.sh 1", ""]
 
 
-def test_the_programs_of_a_script_get_no_variable_of_the_tracing(
+def test_the_programs_of_a_script_get_none_of_our_variables(
     bench: Bench, programs: dict[str, str]
 ) -> None:
     code = bench.server.put_snapshot({"r.sh": "! env | grep BASH_ENV\n"})

@@ -318,6 +318,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "file_missing",
+        r"\bcd: (?P<path>[^\s:]{1,200}): (?:No such file|Not a directory)",
+        "the command starts in the job's code folder, and paths are relative to that: with "
+        "`code: {path}` there is no `{path}` in it; without `code` a job has no files",
+    ),
+    Rule(
+        "file_missing",
         r"FileNotFoundError|No such file or directory|NotADirectoryError",
         "this machine may not have the path: pass data to a job as `inputs`, and code as `code`",
     ),
