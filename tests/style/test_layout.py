@@ -40,7 +40,7 @@ CEILINGS = {
     "executors": 7_350,
     "instances": 1_150,
     "interactive": 1_250,
-    "jobs": 26_310,
+    "jobs": 26_330,
     "local_program": 700,
     "mlflow": 4_000,
     "models": 2_000,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_350,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 21_210,
+    "worker": 21_240,
     "workspaces": 4_450,
 }
 
