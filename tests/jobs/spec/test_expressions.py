@@ -252,5 +252,5 @@ def test_all_faulty_expressions_of_a_command_are_told() -> None:
     with pytest.raises(InvalidSpec) as caught:
         job_spec.read({**JOB, "command": command})
     faults = [caught.value, *caught.value.others]
-    named = [fault.message.split("`")[1] for fault in faults]
-    assert named == ["${{inputs.b}}", "${{outputs.m}}"]
+    expressions = [fault.message.split("`")[1] for fault in faults]
+    assert expressions == ["${{inputs.b}}", "${{outputs.m}}"]
