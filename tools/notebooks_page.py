@@ -204,8 +204,14 @@ _PARAGRAPHS = (
     "    $ yard client-env --run -- jupyter lab       # for SDK v2 with --mlflow",
     "The column of jobs says how the jobs ended that the notebook submitted; some notebooks "
     "don't wait for theirs. The server had the extras `azure` and `smb`. `model_management` "
-    "expects a third version of its model, which its second run makes. Cells that a notebook "
-    "marks with `raises-exception` may fail. `at` is the commit of torchyard that ran it. "
+    "expects a third version of its model, which its second run makes, and "
+    "`mlflow_sdk_online_endpoints` the registered model of "
+    "`mlflow_sdk_online_endpoints_progresive`, which ran before it: it calls "
+    "`create_model_version` alone, which MLflow refuses without `create_registered_model`. "
+    "One of the two jobs of `train-with-datasets` fails: the azureml-dataprep of the Python "
+    "3.6 that it names needs .NET Core with `liblttng-ust.so.0`, which this page's machine "
+    "has not. Cells that a notebook marks with `raises-exception` may fail. `at` is the "
+    "commit of torchyard that ran it. "
     "The issue names only the numbers 22 and 37, not its scans; these were chosen to give them.",
     "**data: stand-in** marks the notebooks that read data of a site that can't be reached from "
     "the machine of this page. In its place a proxy served files of the same names, columns and "

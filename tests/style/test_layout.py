@@ -27,7 +27,7 @@ CEILINGS = {
     "assets": 600,
     "azureml": 17_520,
     "backups": 1_100,
-    "base": 6_115,
+    "base": 6_125,
     "batch_endpoints": 3_250,
     "cli": 13_700,
     "client": 15_365,
@@ -40,7 +40,7 @@ CEILINGS = {
     "executors": 7_350,
     "instances": 1_150,
     "interactive": 1_250,
-    "jobs": 26_240,
+    "jobs": 26_330,
     "local_program": 700,
     "mlflow": 4_000,
     "models": 2_000,
@@ -55,7 +55,7 @@ CEILINGS = {
     "train": 6_350,
     "tunnels": 400,
     "web": 1_200,
-    "worker": 21_180,
+    "worker": 21_240,
     "workspaces": 4_450,
 }
 

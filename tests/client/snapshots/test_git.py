@@ -131,13 +131,15 @@ def test_a_clone(repository: Path, revision: str) -> None:
         ("#--upload-pack=id", "is not a git URL"),
     ],
 )
-def test_what_can_not_be_cloned(repository: Path, fragment: str, error: str) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("torchyard-code-*"))
+def test_what_can_not_be_cloned(
+    repository: Path, fragment: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(InvalidSpec, match=error) as caught:
         with git.cloned(f"git+file://{repository}{fragment}"):
             pass
     assert caught.value.at == ("code",) and caught.value.hint
-    assert set(Path(tempfile.gettempdir()).glob("torchyard-code-*")) == before
+    assert list(tmp_path.glob("torchyard-code-*")) == []
 
 
 def test_a_jobs_code_and_properties(repository: Path, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_links_in_a_folder_are_judged_by_where_they_lead(tmp_path: Path) -> None
         included_paths(tmp_path, IgnoreRules())
 
 
-def test_python_code_that_is_left_out_is_known_with_its_rule(tmp_path: Path) -> None:
+def test_what_is_left_out_is_known_with_its_rule(tmp_path: Path) -> None:
     for name in (
         "lib/a.py",
         "lib/b/c.py",
@@ -174,12 +174,17 @@ def test_python_code_that_is_left_out_is_known_with_its_rule(tmp_path: Path) -> 
     (tmp_path / ".gitignore").write_text("# builds\nlib/\n\ndata\n*_test.py\n")
     left_out: dict[str, str] = {}
     walk(tmp_path, ignore_rules.read(tmp_path), Limits(), left_out)
-    assert left_out == {"lib/": ".gitignore:2", "a_test.py": ".gitignore:5"}
+    assert left_out == {
+        "lib/": ".gitignore:2",
+        "data/": ".gitignore:4",
+        "a_test.py": ".gitignore:5",
+    }
     (tmp_path / ".amlignore").write_text("*\n!m.py\n")
     left_out.clear()
     walk(tmp_path, ignore_rules.read(tmp_path), Limits(), left_out)
     assert left_out == dict.fromkeys(
-        ["lib/", "lib/a.py", "lib/b/", "lib/b/c.py", "a_test.py"], ".amlignore:1"
+        ["lib/", "lib/a.py", "lib/b/", "lib/b/c.py", "data/", "data/big.bin", "a_test.py"],
+        ".amlignore:1",
     )
 
 

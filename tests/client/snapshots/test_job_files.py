@@ -48,4 +48,4 @@ def test_of_much_that_is_left_out_the_outermost_is_recorded(tmp_path: Path) -> N
     with job_files.find({"command": "ls", "code": "."}, tmp_path).with_code() as ready:
         recorded = ready.document["properties"]["torchyard.left_out"]
     assert len(recorded) <= 4000
-    assert "package_000/inner/" in json.loads(recorded)
+    assert "package_000/" in json.loads(recorded)

@@ -15,6 +15,8 @@ LEFT_OUT = {
     "src/extra.py": ".amlignore:1",
     "tools/run/": ".amlignore:2",
     "tests/yaml.py": ".amlignore:3",
+    "corpus/": ".gitignore:4",
+    "conf/base.yaml": ".gitignore:5",
 }
 PROPERTIES = {"torchyard.left_out": json.dumps(LEFT_OUT)}
 
@@ -38,6 +40,28 @@ def hint(code: str, message: str, file: str = "train.py", **properties: str) -> 
             (9, "git"),
         ),
         ("import_failed", "python: No module named extra", "a.py", "src/extra.py", (1, "aml")),
+        ("import_failed", "No module named 'lib.nets'", "a.py", "lib/", (7, "git")),
+        (
+            "file_missing",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'corpus/raw/train.csv'",
+            "a.py",
+            "corpus/",
+            (4, "git"),
+        ),
+        (
+            "file_missing",
+            "FileNotFoundError: [Errno 2] No such file or directory: '/n/work/conf/base.yaml'",
+            "a.py",
+            "conf/base.yaml",
+            (5, "git"),
+        ),
+        (
+            "file_missing",
+            "cp: cannot stat './conf/base.yaml': No such file or directory",
+            "a.py",
+            "conf/base.yaml",
+            (5, "git"),
+        ),
         (
             "script_missing",
             "python: can't open file '/x/work/tools/run/main.py': [Errno 2] No such file",
@@ -51,9 +75,10 @@ def test_the_rule_is_named(
     code: str, message: str, file: str, path: str, rule: tuple[int, str]
 ) -> None:
     line, kind = rule
+    or_input = ", or pass it as one of the job's `inputs`" if code == "file_missing" else ""
     assert hint(code, message, file) == (
         f"`{path}` lies in the job's code folder, but line {line} of `.{kind}ignore` leaves it "
-        f"out: add `!/{path}` below that line"
+        f"out: add `!/{path}` below that line{or_input}"
     )
 
 
@@ -64,6 +89,8 @@ def test_the_rule_is_named(
         ("import_failed", "No module named 'li'"),
         ("import_failed", "No module named 'pkg'"),
         ("script_missing", "can't open file '/x/work/other.py'"),
+        ("file_missing", "[Errno 2] No such file or directory: '/corpus/raw/train.csv'"),
+        ("file_missing", "[Errno 2] No such file or directory: 'corp'"),
         ("exception", "ValueError: No module named 'lib'"),
     ],
 )

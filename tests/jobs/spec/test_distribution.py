@@ -163,3 +163,39 @@ def test_a_launcher_in_each_of_several_processes_is_a_notice(launcher: str) -> N
         (notice,) = job_spec.read(job).notices
         assert "starts the command 2 times on each node" in notice
         assert "remove `process_count_per_instance`" in notice
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        ("--cpu --num_processes 2", 8),
+        ("--num-processes=2 --cpu", None),
+        ("--num_processes 2", 0),
+        ("--mixed_precision bf16 --num_processes 2", 1),
+    ],
+)
+def test_accelerate_that_starts_one_process_for_several_is_a_notice(
+    options: str, gpus: int | None
+) -> None:
+    notice = command_launchers.single_process_notice(f"accelerate launch {options} t.py", gpus)
+    assert notice.startswith("`accelerate launch` starts one process, not 2: it ignores")
+    assert "process_count_per_instance: 2" in notice
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        ("--cpu", 0),
+        ("--cpu --num_processes 1", 0),
+        ("--num_processes $COUNT", 0),
+        ("--num_processes 2", 2),
+        ("--num_processes 2", None),
+        ("--multi_gpu --num_processes 2", 0),
+        ("--config_file accelerate.yaml --num_processes 2", 0),
+        ("--cpu --num_processes 2 --mpirun_hostfile hosts", 0),
+    ],
+)
+def test_accelerate_that_starts_as_many_as_requested_gives_no_notice(
+    options: str, gpus: int | None
+) -> None:
+    assert command_launchers.single_process_notice(f"accelerate launch {options} t.py", gpus) == ""

@@ -245,3 +245,12 @@ def test_the_hint_says_where_expressions_are_resolved() -> None:
     with pytest.raises(InvalidSpec) as caught:
         job_spec.read({**JOB, "inputs": {"a": "${{parent.inputs.b}}"}})
     assert caught.value.hint == "`parent` is for steps of a pipeline: write the value itself"
+
+
+def test_all_faulty_expressions_of_a_command_are_told() -> None:
+    command = "python t.py ${{inputs.b}} ${{inputs.b}} ${{outputs.m}}"
+    with pytest.raises(InvalidSpec) as caught:
+        job_spec.read({**JOB, "command": command})
+    faults = [caught.value, *caught.value.others]
+    expressions = [fault.message.split("`")[1] for fault in faults]
+    assert expressions == ["${{inputs.b}}", "${{outputs.m}}"]

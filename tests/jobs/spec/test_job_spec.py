@@ -190,6 +190,16 @@ def test_an_input_that_the_command_does_not_use_is_noticed_with_the_nearest_name
     )
 
 
+def test_an_asset_without_a_type_is_told_to_be_a_string() -> None:
+    inputs = {"data": "azureml:cifar10:1", "conf": "./a.yml", "x": {"path": "azureml:cifar10:1"}}
+    command = "ls ${{inputs.data}} ${{inputs.conf}} ${{inputs.x}}"
+    (notice,) = job_spec.read({**GOOD, "command": command, "inputs": inputs}).notices
+    assert notice == (
+        "input `data` is the string `azureml:cifar10:1`, not the data of that name; write `data: "
+        "{type: uri_folder, path: azureml:cifar10:1}` for a folder, `uri_file` for a file"
+    )
+
+
 def test_of_many_unused_inputs_some_are_named() -> None:
     job = job_spec.read({**GOOD, "inputs": {f"in_{number}": 1 for number in range(15)}})
     assert (len(job.notices), job.notices[-1]) == (11, "the command does not use 5 more inputs")

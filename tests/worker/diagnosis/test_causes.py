@@ -77,6 +77,9 @@ MESSAGES = [
     ("AttributeError: `np.float_` was removed in the NumPy 2.0 release.",
      "import_failed"),
     ("RuntimeError: Numpy is not available", "import_failed"),
+    ("/bin/bash: line 1: cd: src: No such file or directory", "file_missing"),
+    ("RuntimeError: Unable to retrieve .NET dependencies. Please make sure you are connected to "
+     "the Internet and have a stable network connection.", "import_failed"),
     ("mlflow.exceptions.MlflowException: Run with id=tough_shirt_384o7i3p1p not found",
      "mlflow_run_elsewhere"),
     ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
@@ -529,3 +532,9 @@ def test_a_headline_that_ends_in_a_colon_has_the_next_line(
 ) -> None:
     record(context, 0, NOW, "RuntimeError", message)
     assert f"RuntimeError: {headline}" in diagnosis.diagnose(ended(0, NOW), context).failure.message
+
+
+def test_a_folder_that_cd_misses_is_told_from_where_paths_count() -> None:
+    text = "/bin/bash: line 1: cd: src: No such file or directory"
+    match = causes.match_text(text, has_peers=False)
+    assert match is not None and "with `code: src` there is no `src` in it" in match.hint

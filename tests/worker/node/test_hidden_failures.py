@@ -288,13 +288,110 @@ def test_a_program_that_a_pipe_hides_is_told(bench: Bench, programs: dict[str, s
     assert notice == failed(1, 127, "pyhton train.py 2>&1", because, IN_PIPE)
 
 
-def test_a_program_that_a_script_misses_is_told(bench: Bench, programs: dict[str, str]) -> None:
-    code = bench.server.put_snapshot({"run.sh": "pyhton a.py\necho done\n"})
-    (notice,) = run(bench, "bash run.sh", programs, code=code)
-    assert notice == (
-        "rank 0 succeeded, but a program in `run.sh` was not found: `pyhton` does not exist on the "
-        "node: did you mean `python`?"
+def in_script(line: int, code: int, command: str, because: str = "", script: str = "r.sh") -> str:
+    return failed(line, code, command, because).replace("the command failed", f"`{script}` failed")
+
+
+PREPARE = "cp no such\npython train.py | cat\npyhton x.py\necho done\n"
+ACTIVE = "`conda` does not exist on the node; the job's environment is active already: leave it out"
+MISSING = "`pyhton` does not exist on the node: did you mean `python`?"
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("bash r.sh", "r.sh"),
+        ("bash -x r.sh 2>&1 | tee log.txt", "r.sh"),
+        ("echo start\nbash r.sh --lr 1", "r.sh"),
+        ("chmod +x r.sh && ./r.sh", "./r.sh"),
+        ("chmod +x r.sh; ./r.sh --lr 1 | tee log.txt; ls", "./r.sh"),
+        ("source r.sh; true", "r.sh"),
+        ("bash outer.sh; true", "r.sh"),
+    ],
+)
+def test_what_fails_in_a_script_is_told_with_its_line(
+    bench: Bench, programs: dict[str, str], command: str, script: str
+) -> None:
+    files: dict[str, str | bytes] = {
+        "r.sh": f"#!/bin/bash\n{PREPARE}",
+        "outer.sh": "bash r.sh\necho next\n",
+        "train.py": "print(1)",
+    }
+    messages = run(bench, command, programs, code=bench.server.put_snapshot(files))
+    assert bench.exit() == {"exit_code": 0, "error": None}
+    assert messages == [
+        in_script(2, 1, "cp no such", script=script),
+        in_script(4, 127, "pyhton x.py", MISSING, script=script),
+    ]
+
+
+def test_a_python_that_fails_in_a_script_is_told_with_its_error(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    files: dict[str, str | bytes] = {
+        "r.sh": "python t.py\necho done\n",
+        "t.py": "raise KeyError('state_dict')",
+    }
+    (notice,) = run(
+        bench, "bash r.sh | tee log.txt", programs, code=bench.server.put_snapshot(files)
     )
+    assert notice == in_script(1, 1, "python t.py", "KeyError: 'state_dict' (t.py line 1)")
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("bash r.sh; true || false", "cp no such || echo skipped\ntest -f x\ntrue\n"),
+        ("bash r.sh || echo skipped; true", "true\ncp no such\n"),
+        ("bash r.sh || echo skipped; true", "set -e\ncp no such\ntrue\n"),
+        ("if bash r.sh; then echo yes; fi; true", "exit 3\n"),
+        ("bash r.sh", "cp no such\nif [ $? -ne 0 ]; then echo handled; fi\n"),
+    ],
+)
+def test_what_a_script_or_its_caller_handles_is_not_told(
+    bench: Bench, programs: dict[str, str], command: str, script: str
+) -> None:
+    code = bench.server.put_snapshot({"r.sh": script})
+    assert run(bench, command, programs, code=code) == []
+    assert bench.exit() == {"exit_code": 0, "error": None}
+
+
+def test_a_script_that_fails_is_told_once(bench: Bench, programs: dict[str, str]) -> None:
+    code = bench.server.put_snapshot({"r.sh": "true\ncp no such\n"})
+    assert run(bench, "bash r.sh\ntrue", programs, code=code) == [failed(1, 1, "bash r.sh")]
+
+
+def test_a_traced_command_shows_its_own_steps_only(bench: Bench, programs: dict[str, str]) -> None:
+    code = bench.server.put_snapshot({"r.sh": "#!/bin/bash\ntrue\n"})
+    command = "chmod +x r.sh\nset -x\nbash r.sh\n./r.sh\nfalse || bash r.sh 1"
+    run(bench, command, programs, code=code)
+    printed = bench.server.logs["user_logs/std_log.txt"].decode().split("\n")
+    assert printed == ["+ bash r.sh", "+ ./r.sh", "+ false", "+ bash r.sh 1", ""]
+
+
+def test_the_programs_of_a_script_get_none_of_our_variables(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    code = bench.server.put_snapshot({"r.sh": "! env | grep BASH_ENV\n"})
+    for command in ("bash r.sh", "true; bash r.sh", "chmod +x r.sh; ./r.sh; true"):
+        assert run(bench, command, programs, code=code) == []
+        assert bench.exit()["exit_code"] == 0
+
+
+def test_what_a_job_has_in_place_of_a_program_is_told(
+    bench: Bench, programs: dict[str, str]
+) -> None:
+    messages = run(bench, "conda activate torch\nmodule load cuda/12\ntrue", programs)
+    listed = "`module` does not exist on the node; list what it loads in the job's environment"
+    assert messages == [
+        failed(1, 127, "conda activate torch", ACTIVE),
+        failed(2, 127, "module load cuda/12", listed),
+    ]
+
+
+def test_a_job_that_fails_for_conda_is_told_so(bench: Bench, programs: dict[str, str]) -> None:
+    run(bench, "conda run -n torch python train.py", programs)
+    assert bench.exit()["error"]["hint"] == ACTIVE
 
 
 def endings(script: str) -> str:

@@ -159,16 +159,29 @@ def _check_names(
     inputs: Collection[str],
     outputs: Collection[str],
 ) -> None:
-    names = {"inputs": list(inputs), "outputs": list(outputs)}
+    faults: dict[str, InvalidSpec] = {}
     for content in brackets.contents(written, *EXPRESSION):
-        kind, name = form_of(content, user, at, inputs)
-        if name not in names[kind]:
-            guess = nearest(name, names[kind])
-            raise InvalidSpec(
-                f"{subject} uses `${{{{{kind}.{name}}}}}`, and that {kind[:-1]} is not defined",
-                f"did you mean `{kind}.{guess}`?" if guess else f"add `{name}` under `{kind}`",
-                at=at,
-            )
+        try:
+            _check_name(content, subject, user, at, {"inputs": inputs, "outputs": outputs})
+        except InvalidSpec as error:
+            faults.setdefault(error.message, error)
+    if faults:
+        first, *others = faults.values()
+        first.add_others([*first.others, *others])
+        raise first
+
+
+def _check_name(
+    content: str, subject: str, user: str, at: At, names: Mapping[str, Collection[str]]
+) -> None:
+    kind, name = form_of(content, user, at, names["inputs"])
+    if name not in names[kind]:
+        guess = nearest(name, list(names[kind]))
+        raise InvalidSpec(
+            f"{subject} uses `${{{{{kind}.{name}}}}}`, and that {kind[:-1]} is not defined",
+            f"did you mean `{kind}.{guess}`?" if guess else f"add `{name}` under `{kind}`",
+            at=at,
+        )
 
 
 def _strings(value: Any, at: At) -> Iterator[tuple[At, str]]:

@@ -28,7 +28,6 @@ class Limits:
 # What every home of a server that has ever run contains.
 _HOME_FILES = ("served.lock", "server.id")
 
-_PYTHON = ".py"
 _MOST_LEFT_OUT = 1000
 
 CODE_LIMITS = Limits(files=2000, size_bytes=300 * 1024 * 1024)
@@ -123,7 +122,7 @@ def _collect(walk: _Walk, folder: str, location: _Location) -> None:
                 if ruled is not None:
                     deciding = ruled.deciding(real_prefix + name, name, False, around)
                     if ruled.excludes(deciding):
-                        if name.endswith(_PYTHON):
+                        if _may_be_missed(name):
                             _leave_out(walk, path, deciding)
                         continue
                 if not plain_names:
@@ -170,10 +169,15 @@ def _pass_by(walk: _Walk, rules: IgnoreRules, folder: str, location: _Location) 
         names = os.listdir(folder)
     except OSError:
         return
-    if any(name.endswith(_PYTHON) for name in names):
+    if any(map(_may_be_missed, names)) and _may_be_missed(location.prefix[:-1].rpartition("/")[2]):
         _leave_out(walk, location.prefix, location.around)
     if rules.may_include_below(location.around):
         _collect(walk, folder, location)
+
+
+def _may_be_missed(name: str) -> bool:
+    """Whether a script may read it or import it: not what tools leave behind."""
+    return not name.startswith((".", "__pycache__")) and not name.endswith((".pyc", ".log"))
 
 
 def _leave_out(walk: _Walk, path: str, deciding: int) -> None:

@@ -37,6 +37,7 @@ from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.jobs.spec import (
+    command_launchers,
     elastic,
     interception,
     job_spec,
@@ -105,6 +106,7 @@ def _checked(services: Services, workspace: str, document: Any, uploaded: bool) 
     notices += interception.notices(job.properties, environment)
     notices += fitting
     notices += _mpi_notices(job, environment)
+    notices += _launcher_notices(services, workspace, job, rehearsed)
     notices += checks.check(job.recipients, services.messages)
     for name, job_input in job.inputs.items():
         if job_input.type != LITERAL:
@@ -375,6 +377,24 @@ def _mpi_notices(job: JobSpec, environment: EnvironmentSpec) -> list[str]:
         f"the server's machine has no `{program}`, which `distribution.type: mpi` needs: the job "
         f"fails with `mpi_missing` on such a node; {open_mpi.INSTALL}"
     ]
+
+
+def _launcher_notices(
+    services: Services, workspace: str, job: JobSpec, rehearsed: bool
+) -> list[str]:
+    compute = computes.get(services.db, workspace, job.compute)
+    count = compute.gpus
+    if compute.is_local and not rehearsed:
+        count = gpus.per_node(
+            services.devices,
+            compute,
+            job.fewest_nodes,
+            job.process_count_per_instance,
+            job.properties,
+            rehearsed,
+        )
+    notice = command_launchers.single_process_notice(job.command, count)
+    return [notice] if notice else []
 
 
 def _parent_exists(services: RecordServices, workspace: str, job: JobSpec) -> None:

@@ -36,6 +36,11 @@ _NODE_VARIABLES = {
     _DEEPSPEED: ("DLTS_HOSTFILE",),
     "mpi": ("OMPI_MCA_orte_default_hostfile", "HOROVOD_HOSTFILE"),
 }
+# Options with which another program starts accelerate's processes, or a file may say so.
+_STARTS_PROCESSES = (
+    "multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "tpu", "mpirun_hostfile",
+    "config_file",
+)  # fmt: skip
 _ON_ALL_NODES = {
     _TORCHRUN: "--nnodes {nodes} --node_rank $NODE_RANK --master_addr $MASTER_ADDR "
     "--master_port $MASTER_PORT",
@@ -92,6 +97,34 @@ def notice(
     return ""
 
 
+def single_process_notice(command: str, gpus: int | None) -> str:
+    """About an `accelerate launch` that starts one process where more are requested.
+
+    Args:
+        gpus: of each node; None if not known.
+
+    Source: `launch_command` of accelerate 1.2.
+    """
+    for launcher in _find(command):
+        if launcher.family != _ACCELERATE or _has_any(launcher, _STARTS_PROCESSES):
+            continue
+        count = _option(launcher, ("num_processes",)) or ""
+        if not count.isdecimal() or int(count) < 2:
+            continue
+        if _has_any(launcher, ("cpu",)):
+            because = "with `--cpu`"
+        elif gpus is not None and gpus < 2:
+            because = f"on a node with {gpus or 'no'} GPU, without `--multi_gpu`"
+        else:
+            continue
+        return (
+            f"`accelerate launch` starts one process, not {count}: it ignores `--num_processes` "
+            f"{because}; use `distribution: {{type: pytorch, process_count_per_instance: {count}}}`"
+            f" and start the script with `python`, or `torchrun --nproc_per_node {count}`"
+        )
+    return ""
+
+
 def _find(command: str) -> Iterator[Launcher]:
     joined = _CONTINUED.sub(" ", command)
     for part in _COMMANDS.split(_QUOTED.sub("''", joined)):
@@ -124,10 +157,18 @@ def _launcher(words: Sequence[str]) -> Iterator[Launcher]:
 def _knows_nodes(launcher: Launcher, variables: Collection[str]) -> bool:
     if any(name in variables for name in _NODE_VARIABLES[launcher.family]):
         return True
-    options = _NODE_OPTIONS[launcher.family]
+    value = _option(launcher, _NODE_OPTIONS[launcher.family])
+    return value is not None and value not in ("1", "1:1")
+
+
+def _has_any(launcher: Launcher, names: Collection[str]) -> bool:
+    return _option(launcher, names) is not None
+
+
+def _option(launcher: Launcher, names: Collection[str]) -> str | None:
+    """The value of the first of these options that the launcher has."""
     for number, word in enumerate(launcher.words):
         option, equals, value = word.partition("=")
-        if option.startswith("-") and option.lstrip("-").replace("-", "_") in options:
-            value = value if equals else "".join(launcher.words[number + 1 : number + 2])
-            return value not in ("1", "1:1")
-    return False
+        if option.startswith("-") and option.lstrip("-").replace("-", "_") in names:
+            return value if equals else "".join(launcher.words[number + 1 : number + 2])
+    return None

@@ -163,6 +163,7 @@ def read(document: Any) -> JobSpec:
             *shape.notices,
             *service_notices,
             *_unused_inputs(command, variables, inputs),
+            *_assets_as_strings(job),
             *_mistaken(command, variables, inputs, outputs),
             *_unexpanded(variables),
         ),
@@ -238,6 +239,18 @@ def _unused_inputs(
     if len(unused) > _MOST_UNUSED:
         notices.append(f"the command does not use {len(unused) - _MOST_UNUSED} more inputs")
     return notices
+
+
+def _assets_as_strings(job: Mapping[str, Any]) -> list[str]:
+    """Notices about names of data that the script gets as they are written."""
+    inputs = job.get("inputs")
+    values = inputs.items() if isinstance(inputs, Mapping) else ()
+    return [
+        f"input `{name}` is the string `{value[:100]}`, not the data of that name; write `{name}: "
+        f"{{type: uri_folder, path: {value[:100]}}}` for a folder, `uri_file` for a file"
+        for name, value in islice(values, _MOST_UNUSED)
+        if isinstance(value, str) and value.startswith("azureml:")
+    ]
 
 
 def _mistaken(

@@ -198,12 +198,16 @@ def failed_commands(folder: Path) -> list[FailedCommand]:
     """The commands of the rank's shell that failed, in their order."""
     words = _text(folder / failed_commands_of.FILE).split("\0")[:-1]
     size = failed_commands_of.FIELDS
-    failures = []
+    failures: list[FailedCommand] = []
     for start in range(0, len(words) - size + 1, size):
         code, line, script, depth, command = words[start : start + size]
         if script == _IN_FUNCTION:
             script = ""
-        if code.isdecimal() and line.isdecimal() and depth.isdecimal():
+        if depth == failed_commands_of.SCRIPT_END:
+            # How a script ended is what its caller sees, and handles or fails by.
+            if failures and (failures[-1].script, str(failures[-1].exit_code)) == (script, code):
+                failures.pop()
+        elif code.isdecimal() and line.isdecimal() and depth.isdecimal():
             failures.append(FailedCommand(int(code), int(line), script, int(depth), command))
     return failures
 

@@ -86,6 +86,12 @@ RULES: tuple[Rule, ...] = (
         r"|\w+: (?:unbound variable|parameter not set))",
         "the shell can't parse the job's `command`: see the line in the message",
     ),
+    Rule(
+        "import_failed",
+        r"Unable to retrieve \.NET dependencies",
+        "this azureml-dataprep reads data by .NET Core, for which the machine lacks a library: "
+        "name Python 3.8 or later in the environment, whose azureml-dataprep needs no .NET",
+    ),
     # The GPU and its libraries
     Rule(
         "cuda_out_of_memory",
@@ -309,6 +315,12 @@ RULES: tuple[Rule, ...] = (
         r"can't open file '(?P<path>[^']+)'",
         "the command uses a file that is not in `code`: paths are relative to that folder; without "
         "`code` a job has no files, and `code: .` sends those beside the job file",
+    ),
+    Rule(
+        "file_missing",
+        r"\bcd: (?P<path>[^\s:]{1,200}): (?:No such file|Not a directory)",
+        "the command starts in the job's code folder, and paths are relative to that: with "
+        "`code: {path}` there is no `{path}` in it; without `code` a job has no files",
     ),
     Rule(
         "file_missing",

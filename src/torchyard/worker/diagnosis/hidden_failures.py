@@ -23,6 +23,7 @@ from torchyard.worker.launch.ranks import RankExit
 
 _MOST_COMMANDS = 5
 _NOT_FOUND = 127
+_LONGEST_SCRIPT = 200_000
 # Told to end, or their reader has ended: what a shell's `kill` and `head` do.
 _ENDED_BY_SIGNAL = (141, 143)
 # How programs end whose reader wants no more.
@@ -82,6 +83,11 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
             errors[pythons[0]] = _description(record, context)
         else:
             others += _python_notices(exit, record, failures, context, command)
+        records = artifacts.records(folder)
+        for failure in failures:
+            matches = [each for each in records if _could_be(failure, each)]
+            if failure.script and failure not in errors and len(matches) == 1:
+                errors[failure] = _description(matches[0], context)
         log = artifacts.log_ends(exit.rank.log)
         others += _missing_programs(exit, log, failures, context, command)
         others += map(line_endings.advice, line_endings.scripts(command, log, context.work))
@@ -115,7 +121,7 @@ def _commands(
             failure
             for failure in failures
             if not _is_answer(failure)
-            and not _is_read(failure, command)
+            and not _is_read(failure, _text_around(failure, context, command))
             and _is_of_job(failure.script, context)
         )
     )
@@ -176,14 +182,23 @@ def _reads_file(failure: FailedCommand, script: str) -> bool:
 
 
 def _is_read(failure: FailedCommand, command: str) -> bool:
-    """Whether the next command of the job's own reads the exit code."""
-    if failure.script:
-        return False
+    """Whether the next command of the shell reads the exit code."""
     rest = "\n".join(command.split("\n")[failure.line - 1 :])
     _, _, behind = rest.partition(failure.command)
     steps = re.split(r"[;\n]", behind or rest.partition("\n")[2])
     next_step = next((step for step in steps if step.strip()), "")
     return "$?" in next_step or "PIPESTATUS" in next_step
+
+
+def _text_around(failure: FailedCommand, context: DiagnosisContext, command: str) -> str:
+    """What the shell was reading: the job's command or a script of its code; empty if unknown."""
+    if not failure.script:
+        return command
+    try:
+        with open(context.work / failure.script, encoding="utf-8", errors="replace") as script:
+            return script.read(_LONGEST_SCRIPT)
+    except (OSError, ValueError):
+        return ""
 
 
 def _is_answer(failure: FailedCommand) -> bool:
@@ -226,7 +241,7 @@ def _command_notice(
         advice = "; `set -e` ignores what stands before `&&`: end the list with `|| exit 1`"
     elif _is_in_script(failure, command):
         advice = "; give `script` the option `-e`, or it hides every exit code"
-    elif not _EXITS_ON_ERROR.search(command):
+    elif not _EXITS_ON_ERROR.search(_text_around(failure, context, command)):
         advice = f"; with `set -e` {in_first_line}"
     return (
         f"line {failure.line} of {of} failed with code {failure.exit_code}{where}, and the job "

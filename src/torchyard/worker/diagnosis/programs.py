@@ -1,6 +1,6 @@
 """What to do about a program that the shell did not find.
 
-Owns: the installed program whose name is nearest.
+Owns: the installed program whose name is nearest; what a job has in place of some others.
 Leaves: noticing that a program is missing to cause_rules.py and hidden_failures.py.
 """
 
@@ -12,10 +12,24 @@ from collections.abc import Sequence
 
 _SIMILARITY = 0.75
 _MOST_PROGRAMS = 20_000
+_ACTIVE = "the job's environment is active already: leave it out"
+# What scripts from other places begin with.
+_IN_A_JOB = {
+    "conda": _ACTIVE,
+    "mamba": _ACTIVE,
+    "micromamba": _ACTIVE,
+    "module": "list what it loads in the job's environment",
+    "srun": "`resources.instance_count` and `distribution` start a program on several nodes",
+    "sudo": "a job can't become root: list packages in its environment",
+}
 
 
 def advice(name: str, search_path: str) -> str:
-    """The hint for a program that isn't on PATH; empty if none there has a similar name."""
+    """The hint for a program that isn't on PATH; empty if none there has a similar name, and a job
+    has nothing in its place.
+    """
+    if name in _IN_A_JOB and shutil.which(name, path=search_path) is None:
+        return f"`{name}` does not exist on the node; {_IN_A_JOB[name]}"
     nearest = _nearest(name, search_path)
     if nearest == name:
         return ""

@@ -3,7 +3,8 @@
 Owns: what bash runs before the job's command and behind it, the fields of a failure.
 Leaves: reading them to diagnosis/artifacts.py, what the user is told to
 diagnosis/hidden_failures.py, whether a step of a pipe or list was handled to shell_lists.py.
-Always: what the command prints and returns stays the same. Failures that the command handles itself
+Always: what the command prints and returns stays the same, but for the prefix of bash's message on
+a `./run.sh` that it can't start. Failures that the command handles itself
 (`a || b`, `if a`) are not written down; a `trap … ERR` of its own replaces ours; nothing is
 inherited by the programs that it starts. What its functions, subshells and substitutions run is
 written down, too, unless it has traps of its own, which would be inherited as well.
@@ -27,6 +28,8 @@ FIELDS = 5
 # last. For each: the exit codes of the pipe, line and text of its last step.
 STEPS_FILE = "failed_steps"
 STEP_FIELDS = 3
+# Stands in place of the depth where a script has ended: code and script are its own.
+SCRIPT_END = "end"
 _STARTUP = "bash_startup"
 _MOST_FAILURES = 100
 # A loop of the shell takes 50 microseconds more for each step until then.
@@ -42,10 +45,12 @@ _OTHER_OPTION = re.compile(r"-[elux]{1,4}|--login|--norc|--noprofile")
 # Read by a bash that isn't interactive before its command. Source: bash(1), BASH_ENV.
 _START = """\
 {outer}unset BASH_ENV
-{own}{script}{inherit}_torchyard_failures={most}
+{own}{script}{scripts}{inherit}_torchyard_failures={most}
 trap '{{ printf "%s\\0" "$?" "${{_torchyard_line:-$LINENO}}" "${{BASH_SOURCE[0]}}" \
 "$((BASH_SUBSHELL+${{#FUNCNAME[@]}}))" "$BASH_COMMAND" >>{file}; \
 _torchyard_told=1; ((--_torchyard_failures)) || trap - ERR; }} 2>/dev/null' ERR
+[[ -v BASH_EXECUTION_STRING ]] || {{ trap '{{ printf "%s\\0" "$?" 0 "$0" {end} "" >>{file}; }} \
+2>/dev/null' EXIT; return; }}
 _torchyard_steps={most_steps} _torchyard_told= _torchyard_seen=
 trap '{{ _torchyard_now=("$?" "${{PIPESTATUS[*]}}" "$_"); {step} \
 _torchyard_last=("$LINENO" "$BASH_COMMAND"); _torchyard_told=; \
@@ -70,6 +75,23 @@ _SCRIPT = """\
 script() {{ _torchyard_line=${{_torchyard_line:-${{BASH_LINENO[0]}}}} SHELL=$BASH BASH_ENV={path} \
 command script "$@" || return $?; }}
 """
+# Keeps `set -x` from showing what a function of ours does.
+_QUIET = "{ local -; set +x; } 2>/dev/null"
+# A script gets the same, without what looks at pipes: its lines are its own.
+_SCRIPT_FILE = re.compile(r"\.(?:ba)?sh(?![\w.])")
+_SCRIPTS = """\
+bash() {{ {quiet}; local _torchyard_word
+for _torchyard_word; do [[ $_torchyard_word == -* ]] || break; done
+if [[ -f $_torchyard_word ]]; then BASH_ENV={path} command bash "$@" || return $?
+else command bash "$@" || return $?; fi; }}
+"""
+# A function may have a path's name. Only bash reads BASH_ENV; others would pass it on.
+_PROGRAM = re.compile(r"(?:^|(?<=[\s;&|(!]))[\w./-]{0,200}/[\w.-]{1,100}\.(?:ba)?sh(?=[\s;&|)]|$)")
+_PROGRAMS = """\
+{name}() {{ {quiet}; local _torchyard_word=; read -r _torchyard_word 2>/dev/null <{name} || :
+if [[ $_torchyard_word == *bash* ]]; then BASH_ENV={path} command {name} "$@" || return $?
+else command {name} "$@" || return $?; fi; }}
+"""
 # The shell that only starts the one with the commands.
 _OUTER = """\
 [[ ${{BASH_EXECUTION_STRING-}} == {command} ]] && return
@@ -87,19 +109,28 @@ def recorded(
     same ones where nothing can go on after a failure, or the shell isn't bash.
     """
     folder = environment.get(ERRORS_VARIABLE)
-    if not folder or Path(shell).name != "bash" or not has_steps(command):
+    bare = _bare(command)
+    starts_script = _SCRIPT_FILE.search(bare) is not None
+    if not folder or Path(shell).name != "bash" or not (has_steps(command) or starts_script):
         return command, environment
     job_startup = environment.get("BASH_ENV", "")
-    is_wrapped = inner(command) != command
+    # Only another shell, which has the commands, goes on after a failure.
+    is_wrapped = inner(command) != command or not has_steps(command)
     if is_wrapped and job_startup:
         return command, environment
     file = Path(folder) / _STARTUP
     steps_file = _quoted(f"{folder}/{STEPS_FILE}")
+    path = shlex.quote(str(file))
+    scripts = _SCRIPTS.format(path=path, quiet=_QUIET) if starts_script else ""
+    for name in sorted(set(_PROGRAM.findall(bare)) if has_steps(command) else ()):
+        scripts += _PROGRAMS.format(name=name, path=path, quiet=_QUIET)
     text = _START.format(
         outer=_OUTER.format(command=shlex.quote(command)) if is_wrapped else "",
         own=_OWN_STARTUP.format(path=shlex.quote(job_startup)) if job_startup else "",
-        inherit="" if _TRAP.search(command) else "set -E\n",
-        script=_SCRIPT.format(path=shlex.quote(str(file))) if _SCRIPT_WORD.search(command) else "",
+        inherit="" if _TRAP.search(command) else "[[ -v BASH_EXECUTION_STRING ]] && set -E\n",
+        scripts=scripts,
+        end=SCRIPT_END,
+        script=_SCRIPT.format(path=path) if _SCRIPT_WORD.search(command) else "",
         most=_MOST_FAILURES,
         most_steps=_MOST_STEPS,
         file=_quoted(f"{folder}/{FILE}"),
