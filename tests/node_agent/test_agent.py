@@ -193,9 +193,9 @@ def test_the_agent_joins_with_the_token_in_a_file(joined: Joined, server: Server
     assert body["facts"]["cpus"] >= 1 and body["address"] == "127.0.0.9"
     first, last = body["probe"]["range"]
     assert first <= body["probe"]["port"] <= last
-    joined.process.send_signal(signal.SIGTERM)
     sessions = next(word for word in arguments.split() if word.startswith("--temp-dir="))
     assert Path(sessions.partition("=")[2]).is_dir()
+    joined.process.send_signal(signal.SIGTERM)
     assert "Left:" in joined.end() and joined.process.returncode == 0
     # Its path was too long to be in the node's folder.
     assert not Path(sessions.partition("=")[2]).exists()
