@@ -35,7 +35,7 @@ CEILINGS = {
     "compute": 3_100,
     "connections": 500,
     "data": 4_700,
-    "endpoints": 10_010,
+    "endpoints": 10_020,
     "environments": 12_040,
     "executors": 7_350,
     "instances": 1_150,
