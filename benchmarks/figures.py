@@ -137,7 +137,8 @@ def timed_job(
     started = time.time()
     printed = run(command, variables, folder)
     ended = time.time()
-    return {
-        "first_line_s": min(first_lines(printed)) - started,
-        "whole_job_s": ended - started,
-    }
+    lines = first_lines(printed)
+    if not lines:
+        words = " ".join(map(str, command))
+        raise SystemExit(f"no rank printed its first line\n{words}\n{printed}")
+    return {"first_line_s": min(lines) - started, "whole_job_s": ended - started}
