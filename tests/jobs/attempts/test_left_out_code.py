@@ -57,6 +57,13 @@ def hint(code: str, message: str, file: str = "train.py", **properties: str) -> 
         ),
         (
             "file_missing",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'corpus/work/a.csv'",
+            "a.py",
+            "corpus/",
+            (4, "git"),
+        ),
+        (
+            "file_missing",
             "cp: cannot stat './conf/base.yaml': No such file or directory",
             "a.py",
             "conf/base.yaml",

@@ -55,7 +55,10 @@ def _matching(error: JobError, paths: list[str]) -> Iterator[str]:
         yield from (path for path in paths if _holds(path, script[1]))
     file = _FILE.search(error.message)
     if file is not None:
-        name = (file[1] or file[2]).rpartition("/work/")[2].removeprefix("./")
+        name = file[1] or file[2]
+        if name.startswith("/"):
+            name = name.rpartition("/work/")[2]  # below the node's folder
+        name = name.removeprefix("./")
         yield from (path for path in paths if name in (path, path.rstrip("/")))
         yield from (path for path in paths if _is_below(name, path))
 

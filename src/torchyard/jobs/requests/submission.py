@@ -28,6 +28,7 @@ from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
+from torchyard.executors.machine import Machine
 from torchyard.jobs import actions
 from torchyard.jobs.admission import choosing, gpus, queue, quota_checks, storage_use
 from torchyard.jobs.files import outputs
@@ -106,7 +107,6 @@ def _checked(services: Services, workspace: str, document: Any, uploaded: bool) 
     notices += interception.notices(job.properties, environment)
     notices += fitting
     notices += _mpi_notices(job, environment)
-    notices += _launcher_notices(services, workspace, job, rehearsed)
     notices += checks.check(job.recipients, services.messages)
     for name, job_input in job.inputs.items():
         if job_input.type != LITERAL:
@@ -379,24 +379,6 @@ def _mpi_notices(job: JobSpec, environment: EnvironmentSpec) -> list[str]:
     ]
 
 
-def _launcher_notices(
-    services: Services, workspace: str, job: JobSpec, rehearsed: bool
-) -> list[str]:
-    compute = computes.get(services.db, workspace, job.compute)
-    count = compute.gpus
-    if compute.is_local and not rehearsed:
-        count = gpus.per_node(
-            services.devices,
-            compute,
-            job.fewest_nodes,
-            job.process_count_per_instance,
-            job.properties,
-            rehearsed,
-        )
-    notice = command_launchers.single_process_notice(job.command, count)
-    return [notice] if notice else []
-
-
 def _parent_exists(services: RecordServices, workspace: str, job: JobSpec) -> None:
     at = ("parent_job_name",)
     if job.parent_job_name == job.name:
@@ -433,7 +415,25 @@ def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> 
     if job.elastic and job.elastic.max_nodes > compute.max_instances:
         notices = [*notices, f"compute `{compute.name}` has at most {compute.max_instances} of "
                    f"the {job.elastic.max_nodes} nodes of `{elastic.MAX_NODES}`"]  # fmt: skip
-    return notices
+    count = _gpus_of_a_node(services.devices, compute, job, rehearsed)
+    launcher = command_launchers.single_process_notice(job.command, count)
+    return [*notices, launcher] if launcher else notices
+
+
+def _gpus_of_a_node(
+    devices: Machine, compute: Compute, job: JobSpec, rehearsed: bool
+) -> int | None:
+    """None where its engine decides."""
+    if not compute.is_local or rehearsed:
+        return compute.gpus
+    return gpus.per_node(
+        devices,
+        compute,
+        job.fewest_nodes,
+        job.process_count_per_instance,
+        job.properties,
+        rehearsed,
+    )
 
 
 def _node_count_at(job: JobSpec) -> tuple[str, str]:

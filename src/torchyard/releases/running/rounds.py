@@ -137,7 +137,7 @@ def _refuse(services: FileServices, job: Job, record: Record, gate: Gate, hint: 
 
 def _end_unchanged(services: FileServices, job: Job, record: Record, gate: Gate) -> bool:
     """End well without a version: nothing moved since the base."""
-    reason = record.gates[0].message.removeprefix("nothing moved")
+    reason = ": each package is listed in one version" if record.results.get("is_pinned") else ""
     register = Gate(REGISTER, SKIPPED, f"nothing moved since {record.base}{reason}")
     validate = Gate(VALIDATE, SKIPPED, "nothing moved")
     record = replace(record, stage=REGISTER, gates=(*record.gates, gate, validate, register))

@@ -62,17 +62,15 @@ def resolve(services: FileServices, record: Record, is_canceled: IsCanceled) -> 
     after = {package.name: package.version for package in locked.packages(last.lock, spec.layers)}
     before = candidates.versions_of_base(environments, record.workspace, base)
     moved = candidates.changes(before, after)
-    unmoved = "nothing moved"
-    if candidates.is_pinned(spec):
-        unmoved += ": each package is listed in one version"
     results = {
         "requested": dict(base.requested),
         "candidate": candidates.definition_of(spec, last.lock),
         "changes": moved,
         "is_base_known": bool(before),
+        "is_pinned": candidates.is_pinned(spec),
     }
     message = candidates.in_words(moved) if before else f"{record.base} was never built here"
-    return Gate(RESOLVE, PASSED, message or unmoved), results
+    return Gate(RESOLVE, PASSED, message or "nothing moved"), results
 
 
 def build(services: FileServices, record: Record, is_canceled: IsCanceled) -> Outcome:

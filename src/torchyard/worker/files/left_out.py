@@ -9,17 +9,13 @@ Always: looks at a bounded number of entries, the outermost first, and follows n
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torchyard.worker.files import models_elsewhere
 from torchyard.worker.files.node_folders import NodeFolders
 from torchyard.worker.files.uploads import files_below, utf8_path
 
-# Milliseconds, where thousands of files of data lie beside the code.
-_MOST_ENTRIES = 2_000
 _MOST_NAMED = 5
 _WRITE_TO_OUTPUTS = "write to `./outputs` or a named output what the job is to deliver"
 
@@ -64,8 +60,9 @@ def _models_notices(
     folders: NodeFolders, started_at: float, texts: Sequence[str], has_artifacts: Callable[[], bool]
 ) -> list[str]:
     delivered = {folders.work / "outputs", folders.work / "logs"}
-    files = list(_files(folders.work, delivered))
-    models = [path for path in (*files, *_files(folders.temporary, ())) if _is_model(path)]
+    files = list(models_elsewhere.outermost_files(folders.work, delivered))
+    temporary_files = models_elsewhere.outermost_files(folders.temporary)
+    models = [path for path in (*files, *temporary_files) if models_elsewhere.is_model(path.name)]
     models = [path for path in models if _changed_at(path) >= started_at]
     elsewhere = []
     if texts:
@@ -86,30 +83,6 @@ def _models_notices(
             f"nothing is delivered: {_WRITE_TO_OUTPUTS}"
         )
     return notices
-
-
-def _is_model(path: Path) -> bool:
-    return path.name.endswith(models_elsewhere.MODEL_ENDINGS)
-
-
-def _files(top: Path, delivered: Collection[Path]) -> Iterator[Path]:
-    """Those below `top` but in no folder that is delivered, the outermost first."""
-    waiting = deque([top])
-    left = _MOST_ENTRIES
-    while waiting:
-        try:
-            with os.scandir(waiting.popleft()) as entries:
-                for entry in entries:
-                    left -= 1
-                    if left < 0:
-                        return
-                    path = Path(entry.path)
-                    if entry.is_dir(follow_symlinks=False) and path not in delivered:
-                        waiting.append(path)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield path
-        except OSError:
-            continue  # it is being removed, or can't be read
 
 
 def _changed_at(path: Path) -> float:

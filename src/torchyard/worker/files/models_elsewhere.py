@@ -3,8 +3,8 @@
 Owns: which files those are.
 Leaves: telling of them to left_out.py.
 Always: names only what the job's own text names (its command, variables, scripts), written while
-its ranks ran, by its user: others use /tmp and the home at the same time. Looks at a bounded number
-of entries and follows no link.
+its ranks ran, by its user: others use /tmp and the home at the same time. Reads a bounded
+number of entries and of bytes, and follows no link.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 MODEL_ENDINGS = (
@@ -20,10 +22,13 @@ MODEL_ENDINGS = (
     ".safetensors",
 )  # fmt: skip
 TEXT_ENDINGS = (".cfg", ".json", ".py", ".sh", ".toml", ".yaml", ".yml")
-_MOST_TEXT_BYTES = 256 << 10
+# Of one file, and of all: data may lie beside the scripts.
+_MOST_FILE_BYTES = 256 << 10
+_MOST_TEXT_BYTES = 4 << 20
+# Of a folder; milliseconds, where thousands of files of data lie beside the code.
 _MOST_ENTRIES = 2_000
 _MOST_NAMES = 200
-_DEEPEST = 3
+_MOST_PATHS = 500
 _SHARED = ("/", "/tmp", "/var/tmp", "/dev/shm", "/mnt", "/home", "/root")
 _NAME = r"[\w.{}%@=:+-]{1,100}"
 # Not the path of a URL, nor the end of a relative one.
@@ -41,41 +46,69 @@ def find(texts: Iterable[str], home: Path, node_folder: Path, started_at: float)
         started_at: when the ranks were started, in seconds since 1970.
     """
     text = "\n".join(texts)
-    names = _ends_of_names({match[0] for match in _FILE.finditer(text)})
+    words = (match[0] for match in _FILE.finditer(text))
+    names = _ends_of_names(dict.fromkeys(word for word in words if is_model(word)))
     folders = {Path("/tmp")} if "/tmp" in text else set()
     if _HOME.search(text):
         folders.add(home)
-    models: set[Path] = set()
-    for match in _PATH.finditer(text):
-        path = Path(re.sub(r"^(?:~|\$HOME|\$\{HOME\})", str(home), match[0]))
-        if path.name.endswith(MODEL_ENDINGS):
-            models.update(_matching(path.parent, _ends_of_names([path.name]), started_at))
+    names_by_folder: dict[Path, list[str]] = {}
+    paths = dict.fromkeys(match[0] for match in _PATH.finditer(text))
+    for written in islice(paths, _MOST_PATHS):
+        path = Path(re.sub(r"^(?:~|\$HOME|\$\{HOME\})", str(home), written))
+        if is_model(path.name):
+            names_by_folder.setdefault(path.parent, []).append(path.name)
         else:
             folders.add(path)
+    models: set[Path] = set()
+    for folder, model_names in names_by_folder.items():
+        models.update(_matching(folder, _ends_of_names(model_names), started_at))
     for folder in folders:
         is_shared = str(folder) in _SHARED or folder == home
         if is_shared:
             models.update(_matching(folder, names, started_at))
         elif _is_of_this_time(folder, started_at):
-            models.update(_below(folder, started_at))
+            files = (path for path in outermost_files(folder) if is_model(path.name))
+            models.update(path for path in files if _is_written(path, started_at))
     return sorted(path for path in models if node_folder not in path.parents)
 
 
+def outermost_files(top: Path, skipped: Collection[Path] = ()) -> Iterator[Path]:
+    """Those below `top` but in no folder that is skipped, the outermost first; not all of many."""
+    waiting = deque([top])
+    left = _MOST_ENTRIES
+    while waiting:
+        try:
+            with os.scandir(waiting.popleft()) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return
+                    path = Path(entry.path)
+                    if entry.is_dir(follow_symlinks=False) and path not in skipped:
+                        waiting.append(path)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield path
+        except OSError:
+            continue  # it is being removed, or can't be read
+
+
 def texts_below(files: Iterable[Path]) -> Iterator[str]:
-    """What scripts and settings among these files say."""
+    """What scripts and settings among these files say, as far as it is no more than some MB."""
+    left = _MOST_TEXT_BYTES
     for path in files:
-        if path.name.endswith(TEXT_ENDINGS):
+        if path.name.endswith(TEXT_ENDINGS) and left > 0:
             try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    yield file.read(_MOST_TEXT_BYTES)
+                with open(path, "rb") as file:
+                    content = file.read(min(left, _MOST_FILE_BYTES))
             except OSError:
                 continue
+            left -= len(content)
+            yield content.decode("utf-8", "replace")
 
 
 def _ends_of_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """How model files of these names begin and end, around what is filled in."""
-    chosen = sorted(name for name in names if name.endswith(MODEL_ENDINGS))[:_MOST_NAMES]
-    split_names = [_FILLED_IN.split(name) for name in chosen]
+    """How model files of the first of these names begin and end, around what is filled in."""
+    split_names = [_FILLED_IN.split(name) for name in islice(names, _MOST_NAMES)]
     return [
         (parts[0], parts[-1] if len(parts) > 1 else "")
         for parts in split_names
@@ -86,22 +119,20 @@ def _ends_of_names(names: Iterable[str]) -> list[tuple[str, str]]:
 def _matching(folder: Path, names: Sequence[tuple[str, str]], started_at: float) -> Iterator[Path]:
     for entry in _entries(folder) if names else ():
         if any(_is_named(entry.name, start, end) for start, end in names):
-            if _is_written(entry, started_at):
-                yield Path(entry.path)
+            path = Path(entry.path)
+            if _is_written(path, started_at):
+                yield path
+
+
+def is_model(name: str) -> bool:
+    """Whether a file of this name looks like a model."""
+    return name.endswith(MODEL_ENDINGS)
 
 
 def _is_named(name: str, start: str, end: str) -> bool:
     if not end:
         return name == start
     return name.startswith(start) and name.endswith(end) and len(name) >= len(start) + len(end)
-
-
-def _below(folder: Path, started_at: float, depth: int = 0) -> Iterator[Path]:
-    for entry in _entries(folder):
-        if entry.name.endswith(MODEL_ENDINGS) and _is_written(entry, started_at):
-            yield Path(entry.path)
-        elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False):
-            yield from _below(Path(entry.path), started_at, depth + 1)
 
 
 def _is_of_this_time(folder: Path, started_at: float) -> bool:
@@ -120,9 +151,9 @@ def _is_of_this_time(folder: Path, started_at: float) -> bool:
         return False
 
 
-def _is_written(entry: os.DirEntry[str], started_at: float) -> bool:
+def _is_written(path: Path, started_at: float) -> bool:
     try:
-        status = entry.stat(follow_symlinks=False)
+        status = path.lstat()
     except OSError:
         return False
     return (
