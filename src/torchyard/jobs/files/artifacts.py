@@ -21,6 +21,9 @@ from torchyard.jobs.records.logs import LogFile, Logs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import FileServices
 
+# Of `./logs`, and of torchyard's own: of a build, of a sweep.
+_LOGS = ("logs/", "azureml-logs/")
+
 
 @dataclass(frozen=True)
 class Artifact:
@@ -45,7 +48,7 @@ def list_of(services: FileServices, job: Job, folder: str = "") -> list[Artifact
 def has_any(datastores: Datastores, job: Job) -> bool:
     """Whether there are files besides logs: of `./outputs`, or logged by the script."""
     stored = datastores.list(job.workspace, ARTIFACT_STORE, artifacts_of(job.name))
-    return any(not path.startswith("logs/") for path, _ in stored)
+    return any(not path.startswith(_LOGS) for path, _ in stored)
 
 
 def logs_of(logs: Logs, job: Job) -> Iterator[tuple[str, Path]]:
