@@ -29,7 +29,6 @@ from sqlalchemy import (
     event,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Dialect, make_url
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -324,8 +323,19 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
         return
     names = [column.name for column in table.primary_key if column.name in rows[0]]
     ordered = sorted(rows, key=lambda row: tuple(row[name] for name in names))
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    connection.execute(dialect.insert(table).on_conflict_do_nothing(), ordered)
+    connection.execute(insert_if_new(connection, table), ordered)
+
+
+def insert_if_new(connection: Connection, table: Table) -> Insert:
+    """A statement that inserts rows whose keys are not there yet."""
+    # Only the database's own dialect is imported.
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table).on_conflict_do_nothing()
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

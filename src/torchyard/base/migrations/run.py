@@ -13,9 +13,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import Connection, MetaData, text
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, text
+
+# Alembic's own table, as it declares it.
+# https://alembic.sqlalchemy.org/en/latest/api/runtime.html (MigrationContext)
+_VERSION_TABLE = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 # Columns of text with another order than that of their characters: those of new steps.
 _TEXTS = text("""
@@ -31,7 +38,9 @@ _TEXTS = text("""
 def create(connection: Connection, tables: MetaData, version: str) -> None:
     """Make the tables in an empty database and note that they are those of `version`."""
     tables.create_all(connection)
-    command.stamp(_config(connection), version)
+    # As `alembic stamp` does it, whose imports take longer than the tables.
+    _VERSION_TABLE.create(connection)
+    connection.execute(_VERSION_TABLE.insert().values(version_num=version))
     _sort_by_characters(connection)
 
 
@@ -41,15 +50,14 @@ def upgrade(connection: Connection, version: str, migrations: Path | None = None
     Args:
         migrations: a folder with `env.py` and `versions/`; None is this one.
     """
-    command.upgrade(_config(connection, migrations), version)
-    _sort_by_characters(connection)
+    from alembic import command
+    from alembic.config import Config
 
-
-def _config(connection: Connection, migrations: Path | None = None) -> Config:
     config = Config()
     config.set_main_option("script_location", str(migrations or Path(__file__).parent))
     config.attributes["connection"] = connection
-    return config
+    command.upgrade(config, version)
+    _sort_by_characters(connection)
 
 
 def _sort_by_characters(connection: Connection) -> None:

@@ -16,15 +16,13 @@ from sqlalchemy import (
     Column,
     Connection,
     Delete,
-    Insert,
     String,
     Table,
     bindparam,
     delete,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from torchyard.base.db import execute_each, metadata
+from torchyard.base.db import execute_each, insert_if_new, metadata
 
 _KEY_LENGTH = 250
 VALUE_LENGTH = 64
@@ -40,10 +38,6 @@ job_tags = Table(
     sqlite_with_rowid=False,
 )
 
-_ADD: dict[str, Insert] = {
-    "sqlite": sqlite.insert(job_tags).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(job_tags).on_conflict_do_nothing(),
-}
 _REMOVE: Delete = delete(job_tags).where(
     job_tags.c.key == bindparam("the_key"),
     job_tags.c.value == bindparam("the_value"),
@@ -74,7 +68,7 @@ def rows_of(job_id: int, tags: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def add(connection: Connection, tags_by_job: Mapping[int, Mapping[str, str]]) -> None:
     rows = [row for job_id, tags in tags_by_job.items() for row in rows_of(job_id, tags)]
-    execute_each(connection, _ADD[connection.dialect.name], rows)
+    execute_each(connection, insert_if_new(connection, job_tags), rows)
 
 
 def replace(
@@ -90,7 +84,7 @@ def replace(
             for key, value in sorted(old - new)
         ],
     )
-    execute_each(connection, _ADD[connection.dialect.name], _rows(job_id, new - old))
+    execute_each(connection, insert_if_new(connection, job_tags), _rows(job_id, new - old))
 
 
 def _rows(job_id: int, entries: set[tuple[str, str]]) -> list[dict[str, Any]]:
