@@ -9,7 +9,7 @@ from pathlib import Path
 from torchyard.app import route_groups
 
 _START = """
-import os, sys
+import gc, os, sys
 from pathlib import Path
 from torchyard import server
 from torchyard.app import application
@@ -19,17 +19,18 @@ home = Path(sys.argv[1])
 parts = application.build(home, "http://127.0.0.1:1", os.environ, executor=FakeExecutor())
 application.create_app(parts)
 parts.services.db.close()
+assert gc.isenabled()
 print([module for module in sys.argv[2:] if module in sys.modules])
 """
 
 
-def test_a_start_imports_no_group(tmp_path: Path) -> None:
+def test_a_first_start_imports_no_group_and_no_alembic(tmp_path: Path) -> None:
     modules = {f"torchyard.{module}" for group in route_groups.GROUPS for module in group.modules}
     # The server itself needs this one's variables for jobs.
     modules.remove("torchyard.azureml.entry_routes")
     assert len(modules) > 15
     ran = subprocess.run(
-        [sys.executable, "-c", _START, str(tmp_path), *modules],
+        [sys.executable, "-c", _START, str(tmp_path), "alembic", *modules],
         capture_output=True,
         text=True,
         check=True,

@@ -27,7 +27,7 @@ CEILINGS = {
     "assets": 600,
     "azureml": 17_520,
     "backups": 1_100,
-    "base": 6_125,
+    "base": 6_140,
     "batch_endpoints": 3_250,
     "cli": 13_700,
     "client": 15_365,
