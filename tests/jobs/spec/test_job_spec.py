@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec import job_spec
+from torchyard.jobs.spec import inputs, job_spec
 
 GOOD: dict[str, Any] = {"command": "python train.py", "environment": "python"}
 
@@ -126,6 +126,11 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"inputs": {"a": {"value": 1, "mode": "download"}}}, ("inputs", "a", "mode"), "`path`"),
     ({"inputs": {"a": {"type": "number", "default": 1}}}, ("inputs", "a", "default"), "value:"),
     ({"inputs": {"a": {"type": "number"}}}, ("inputs", "a"), "give it one"),
+    ({"inputs": {"a": {"type": "integer", "value": "3.5"}}}, ("inputs", "a", "value"), "`3`"),
+    ({"inputs": {"a": {"type": "integer", "value": 3.0}}}, ("inputs", "a", "value"), "`3`"),
+    ({"inputs": {"a": {"type": "number", "value": "fast"}}}, ("inputs", "a", "value"), "`0.1`"),
+    ({"inputs": {"a": {"type": "number", "value": True}}}, ("inputs", "a", "value"), "`0.1`"),
+    ({"inputs": {"a": {"type": "boolean", "value": "yes"}}}, ("inputs", "a", "value"), "`true`"),
     ({"inputs": {"a": {"value": [1]}}}, ("inputs", "a", "value"), ""),
     ({"outputs": {"a": "azureml://x"}}, ("outputs", "a"), "path: azureml://x"),
     ({"outputs": {"a": {"version": 1}}}, ("outputs", "a", "version"), "`name`"),
@@ -143,6 +148,25 @@ def test_what_is_wrong_is_named_with_its_place(
         job_spec.read({**GOOD, **change})
     assert refused.value.at == at
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("integer", 3, "3"),
+        ("integer", "-3", "-3"),
+        ("number", "1e-5", "1e-5"),
+        ("number", 2, "2"),
+        ("boolean", False, "false"),
+        ("boolean", "True", "True"),
+        ("string", 1.1, "1.1"),
+        ("integer", "${{parameters.a}}", "${{parameters.a}}"),
+    ],
+)
+def test_a_value_of_its_type_is_passed_as_it_is_written(kind: str, value: Any, text: str) -> None:
+    assert inputs.read_inputs({"inputs": {"a": {"type": kind, "value": value}}}) == {
+        "a": job_spec.Input("literal", value=text)
+    }
 
 
 def test_an_input_of_null_is_unset() -> None:

@@ -95,7 +95,8 @@ def test_values_are_read_in_any_case(key: keys.Key) -> None:
     for written in (key.value, key.value.upper(), camel):
         document = _document(key.path, written)
         if key.note == "with `value`":
-            document["inputs"]["x"] = {"type": written, "value": 1}
+            value = True if key.value == "boolean" else 1
+            document["inputs"]["x"] = {"type": written, "value": value}
         if key.path == "services.*.type":
             document["services"]["x"].update(port=8080)
         if key.value.startswith("eval_"):

@@ -18,6 +18,11 @@ from torchyard.jobs.spec.values import At, known_keys, mapping, served
 
 LITERAL = "literal"
 _LITERAL_TYPES = ("string", "integer", "number", "boolean")
+_EXAMPLES = {
+    "integer": "write a whole number such as `3`, or `type: number`",
+    "number": "write a number such as `0.1`, or `type: string`",
+    "boolean": "write `true` or `false`",
+}
 IO_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 _VERSION = re.compile(r"^[a-zA-Z0-9][\w.-]{0,29}\Z", re.ASCII)
 _ASSET_NAME = re.compile(r"^[a-zA-Z0-9][\w.-]{0,254}\Z", re.ASCII)
@@ -109,7 +114,27 @@ def _long_literal(body: Mapping[Any, Any], kind: str, at: At) -> Input:
             "give files as `path:` with `type: uri_file` or `uri_folder`",
             at=(*at, "value"),
         )
-    return Input(LITERAL, value=literal(value))
+    given = literal(value)
+    if kind and "${{" not in given and not _is_a(kind, given):
+        raise InvalidSpec(
+            f"the `value` of input `{at[-1]}` is not of its `type: {kind}`: `{given[:80]}`",
+            _EXAMPLES[kind],
+            at=(*at, "value"),
+        )
+    return Input(LITERAL, value=given)
+
+
+def _is_a(kind: str, given: str) -> bool:
+    """Whether a script gets from the text what its type promises, as azure-ai-ml reads it."""
+    if kind == "boolean":
+        return given.lower() in ("true", "false")
+    if kind == "string":
+        return True
+    try:
+        (int if kind == "integer" else float)(given)
+    except ValueError:
+        return False
+    return True
 
 
 def _output(value: Any, at: At) -> Output:
