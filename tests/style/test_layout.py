@@ -40,7 +40,7 @@ CEILINGS = {
     "executors": 7_350,
     "instances": 1_150,
     "interactive": 1_250,
-    "jobs": 26_330,
+    "jobs": 26_350,
     "local_program": 700,
     "mlflow": 4_000,
     "models": 2_000,

@@ -114,24 +114,24 @@ def _long_literal(body: Mapping[Any, Any], kind: str, at: At) -> Input:
             "give files as `path:` with `type: uri_file` or `uri_folder`",
             at=(*at, "value"),
         )
-    given = literal(value)
-    if kind and "${{" not in given and not _is_a(kind, given):
+    text_value = literal(value)
+    if kind and "${{" not in text_value and not _is_a(kind, text_value):
         raise InvalidSpec(
-            f"the `value` of input `{at[-1]}` is not of its `type: {kind}`: `{given[:80]}`",
+            f"the `value` of input `{at[-1]}` is not of its `type: {kind}`: `{text_value[:80]}`",
             _EXAMPLES[kind],
             at=(*at, "value"),
         )
-    return Input(LITERAL, value=given)
+    return Input(LITERAL, value=text_value)
 
 
-def _is_a(kind: str, given: str) -> bool:
+def _is_a(kind: str, text_value: str) -> bool:
     """Whether a script gets from the text what its type promises, as azure-ai-ml reads it."""
     if kind == "boolean":
-        return given.lower() in ("true", "false")
+        return text_value.lower() in ("true", "false")
     if kind == "string":
         return True
     try:
-        (int if kind == "integer" else float)(given)
+        (int if kind == "integer" else float)(text_value)
     except ValueError:
         return False
     return True
