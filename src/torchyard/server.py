@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import gc
 
-# Nothing that is imported is ever garbage, and looking for some takes a fifth of the time.
+# What is imported is never garbage. Looking for some takes a fifth of the time meanwhile, and later
+# a full collection would look at all of it, with Python's lock held.
 gc.disable()
 
 import errno
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
     from torchyard.sign_in.routes import SignIn
 
+gc.freeze()
 gc.enable()
 
 _log = logging.getLogger(__name__)
@@ -591,15 +593,13 @@ def _single_server(url: str) -> Server:
 
 
 def _shorten_waits() -> None:
-    """Let the event loop wait less for threads that compute, and for the garbage collector.
+    """Let the event loop wait less for threads that compute.
 
     The loop gives Python's lock away whenever it reads or writes a socket, and while another thread
     computes it gets it back after a switch interval, by default 5 ms: a hundred sockets took half a
-    second. What was imported so far is never garbage, and a full collection would look at all of
-    it, with the lock held.
+    second.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.freeze()
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ _SITE = Path(__file__).resolve().parents[2] / "packaging" / "nginx.conf"
 _MAIN = """\
 daemon off;
 user {user};
-worker_processes auto;
+worker_processes 8;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 worker_rlimit_nofile 8192;

@@ -18,8 +18,6 @@ import click
 
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, names_of
-from torchyard.client.printing import bytes_of
-from torchyard.shared import channels
 
 _COMMAND = "torchyard.job_shell_command"
 _READ_BYTES = 32 << 10
@@ -93,6 +91,9 @@ def _size() -> os.terminal_size:
 
 
 def _run(opened: Any, has_terminal: bool) -> int:
+    from torchyard.client.printing import bytes_of
+    from torchyard.shared import channels
+
     threading.Thread(target=_type, args=(opened,), daemon=True).start()
     with _resizing(opened.resize if has_terminal else None):
         out, err = bytes_of(sys.stdout), bytes_of(sys.stderr)
