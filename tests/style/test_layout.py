@@ -29,7 +29,7 @@ CEILINGS = {
     "backups": 1_100,
     "base": 6_140,
     "batch_endpoints": 3_250,
-    "cli": 13_700,
+    "cli": 13_710,
     "client": 15_365,
     "components": 450,
     "compute": 3_100,
