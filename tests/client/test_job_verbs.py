@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import threading
 import time
@@ -155,7 +156,8 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(
 
     def interrupt() -> None:
         eventually(lambda: len(server.state.requests) > request_count, "the verb to ask the server")
-        signal.raise_signal(signal.SIGINT)
+        # To the process, as by a terminal: a thread's own signal interrupts no wait of another.
+        os.kill(os.getpid(), signal.SIGINT)
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()

@@ -182,6 +182,7 @@ def test_metrics_and_logs_are_told_of_followed_jobs_alone(site: Served) -> None:
 def test_a_stream_goes_on_where_it_was_left(site: Served) -> None:
     async def scenario() -> None:
         keeping = Stream(site, "rita")
+        await keeping.until(lambda it: bool(it.of("hello")))
         stream = Stream(site, "rita")
         await stream.until(lambda it: bool(it.of("hello")))
         left_at = stream.events[-1][2]
