@@ -8,6 +8,7 @@ SQLite alone.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from postgres_server import NewDatabase, PostgresServer
 from torchyard.base import files
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
+from torchyard.executors import bundle
 
 # As in CI: the same examples in each run, however long one takes.
 settings.register_profile("torchyard", deadline=None, derandomize=True)
@@ -44,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
         files.remove(folder)
 
     config.add_cleanup(remove_folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _worker_compiled_once() -> None:
+    """Each home makes the worker's zip; a server has one home, and tests have thousands."""
+    bundle._compiled = functools.cache(bundle._compiled)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_every_module_is_imported_by_the_oldest_python(version: str, tmp_path: P
         check=False,
     )
     assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", f"{len(modules)}\n")
+
+
+def test_our_own_python_needs_no_sources(tmp_path: Path) -> None:
+    compiled = tmp_path / "compiled.zip"
+    with zipfile.ZipFile(worker_zip(tmp_path)) as opened, zipfile.ZipFile(compiled, "w") as archive:
+        for name in opened.namelist():
+            if name.endswith(".pyc"):
+                archive.writestr(name, opened.read(name))
+    modules = ["torchyard.worker.node.node", "torchyard.shared.plan"]
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", IMPORT, str(compiled), *modules],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "2\n")
 
 
 def test_equal_sources_are_one_file(tmp_path: Path) -> None:

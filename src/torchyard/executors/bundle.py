@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import marshal
 import os
-import py_compile
 import sys
 import tempfile
 import zipfile
+from importlib import util
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -75,7 +76,7 @@ def _write(sources: dict[str, bytes], target: Path) -> None:
             for name, content in sources.items():
                 _add(archive, name, content)
                 # Beside its source, as zipimport wants it; another Python than ours skips it.
-                _add(archive, f"{name}c", _compiled(name, content, Path(folder)))
+                _add(archive, f"{name}c", _compiled(name, content))
         draft.chmod(0o644)
         os.replace(draft, target)
 
@@ -84,15 +85,12 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(zipfile.ZipInfo(name, _DATE), content)
 
 
-def _compiled(name: str, content: bytes, folder: Path) -> bytes:
-    source, compiled = folder / "source.py", folder / "source.pyc"
-    source.write_bytes(content)
-    # Unchecked, because a zip's times are too coarse to tell a stale one, and none is stale here.
-    py_compile.compile(
-        str(source),
-        cfile=str(compiled),
-        dfile=name,
-        doraise=True,
-        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-    )
-    return compiled.read_bytes()
+def _compiled(name: str, content: bytes) -> bytes:
+    """A `.pyc` that is not checked against its source: a zip's times are too coarse to tell a stale
+    one, and none is stale here.
+
+    Source: https://peps.python.org/pep-0552/#specification
+    """
+    code = compile(content, name, "exec", dont_inherit=True)
+    unchecked = (1).to_bytes(4, "little")
+    return util.MAGIC_NUMBER + unchecked + util.source_hash(content) + marshal.dumps(code)
