@@ -99,3 +99,18 @@ def test_a_key_with_two_values_is_refused() -> None:
 def test_an_engine_that_this_server_lacks_is_named() -> None:
     with pytest.raises(InvalidSpec, match="engine `ray` is not served yet"):
         engine_settings.read({"torchyard": {"engine": "ray"}}, None, ("local",))
+
+
+@pytest.mark.parametrize(
+    ("engine", "message", "hint"),
+    [
+        ("locl", "`locl` is not an engine", "did you mean `local`?"),
+        ("slrm", "`slrm` is not an engine, and `slurm` is not served yet", "use `engine: local`"),
+        ("kubernetes", "`kubernetes` is not an engine", "use one of: local"),
+    ],
+)
+def test_a_word_that_is_no_engine_is_refused(engine: str, message: str, hint: str) -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        engine_settings.read({"torchyard": {"engine": engine}}, None, ("local",))
+    assert refusal.value.message == message
+    assert refusal.value.hint.startswith(hint)

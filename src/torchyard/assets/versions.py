@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from torchyard.base.errors import Conflict, NotFound, nearest
+from torchyard.base.errors import Conflict, NotFound, did_you_mean
 
 LATEST = "latest"
 
@@ -49,8 +49,7 @@ def pick(noun: str, name: str, version: str, assets: Sequence[T]) -> T:
 
 def no_such_name(noun: str, workspace: str, name: str, names: Iterable[str]) -> NotFound:
     """The error for a name without any version."""
-    guess = nearest(name, sorted(set(names)))
-    hint = f"did you mean `{guess}`?" if guess else f"list what exists with `yard {noun} list`"
+    hint = did_you_mean(name, sorted(set(names)), f"list what exists with `yard {noun} list`")
     return NotFound(f"{noun} `{name}` does not exist in workspace `{workspace}`", hint)
 
 

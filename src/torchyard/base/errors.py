@@ -28,7 +28,7 @@ Python prints of an error that nobody catches has its hint and no control charac
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -247,7 +247,7 @@ def from_answer(http_status: int, error: Mapping[str, Any]) -> TorchyardError:
     return answer
 
 
-def nearest(word: str, words: Sequence[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """The one of `words` that is most like `word`, or an empty string when none is alike."""
     import difflib
 
@@ -258,3 +258,15 @@ def nearest(word: str, words: Sequence[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.65)
     return by_lower[matches[0]] if matches else ""
+
+
+def did_you_mean(word: str, words: Collection[str], otherwise: str = "") -> str:
+    """The hint that names the nearest of `words`.
+
+    Args:
+        otherwise: the hint when none is alike; by default it lists all.
+    """
+    guess = nearest(word, words)
+    if guess:
+        return f"did you mean `{guess}`?"
+    return otherwise or f"use one of: {', '.join(words)}"

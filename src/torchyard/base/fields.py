@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean, nearest
 
 
 def mapping(document: Any, subject: str) -> dict[str, Any]:
@@ -73,10 +73,9 @@ def refuse_unchangeable(
     """
     for key in changes:
         if key not in allowed:
-            guess = nearest(str(key), allowed)
             raise InvalidSpec(
                 f"`{key}` of {subject} can't be changed",
-                f"did you mean `{guess}`?" if guess else otherwise,
+                did_you_mean(str(key), allowed, otherwise),
                 at=[str(key)],
             )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from torchyard.base.errors import NotFound, nearest
+from torchyard.base.errors import NotFound, did_you_mean
 from torchyard.client.job_history import JobHistory
 from torchyard.client.resources import Json, Listing, Resource
 from torchyard.client.times import Deadline
@@ -233,8 +233,9 @@ class JobReader(JobHistory):
 
     def _nothing_at(self, name: str, path: str, output_name: str) -> NotFound:
         files = self._output_files(name, output_name) if output_name else self.files(name)
-        guess = nearest(path, [file.path for file in files])
-        hint = f"did you mean `{guess}`?" if guess else "paths are such as `outputs/model.pt`"
+        hint = did_you_mean(
+            path, [file.path for file in files], "paths are such as `outputs/model.pt`"
+        )
         return NotFound(f"job `{name}` has no file `{path}`", hint)
 
     def _output_files(self, name: str, output_name: str) -> list[RemoteFile]:

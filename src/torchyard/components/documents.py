@@ -18,7 +18,7 @@ from typing import Any
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions, faults
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.data import documents
 from torchyard.data.types import ONNX_TYPE
 
@@ -154,10 +154,9 @@ def _port(
             raise fields.unknown_key(str(key), keys, at, inside=name)
     kind = str(port.get("type") or "").lower()
     if kind not in types:
-        guess = nearest(kind, types)
         raise InvalidSpec(
             f"`{port.get('type')}` is not a type for `{name}`",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(types)}",
+            did_you_mean(kind, types),
             at=[*at, "type"],
         )
     return {**{key: value for key, value in port.items() if value is not None}, "type": kind}

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents import faults
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, nearest
+from torchyard.base.errors import Conflict, InvalidSpec, NotFound, did_you_mean, nearest
 from torchyard.compute import (
     accounts,
     documents,
@@ -104,11 +104,10 @@ def _check_spill_over(connection: Connection, new_compute: Compute) -> None:
     if target is None or store.get(connection, new_compute.workspace, target) is not None:
         return
     names = [compute.name for compute in store.list_in(connection, new_compute.workspace)]
-    guess = nearest(target, names)
     raise InvalidSpec(
         f"`spill_over` names compute `{target}`, which does not exist in workspace "
         f"`{new_compute.workspace}`",
-        f"did you mean `{guess}`?" if guess else "list what exists with `yard compute list`",
+        did_you_mean(target, names, "list what exists with `yard compute list`"),
         at=("torchyard", "spill_over"),
     )
 

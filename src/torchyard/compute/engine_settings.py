@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.base.fields import described, unknown_key
 from torchyard.compute.types import LOCAL
 
@@ -259,15 +259,14 @@ def _engine(value: Any, at: _Place, engines: Collection[str]) -> str:
     if engine in engines:
         return engine
     guess = nearest(engine, ALL)
-    if guess is not None and guess != LOCAL and guess not in engines:
+    if guess and guess != LOCAL and guess not in engines:
         raise InvalidSpec(
             f"engine `{value}` is not served yet" if engine == guess
             else f"`{value}` is not an engine, and `{guess}` is not served yet",
             "use `engine: local`: nodes on the server's machine",
             at=at,
         )  # fmt: skip
-    hint = f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(engines)}"
-    raise InvalidSpec(f"`{value}` is not an engine", hint, at=at)
+    raise InvalidSpec(f"`{value}` is not an engine", did_you_mean(engine, engines), at=at)
 
 
 def _unknown(key: str, engine: str, understood: Collection[str], at: _Place) -> InvalidSpec:

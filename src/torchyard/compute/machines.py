@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound, nearest
+from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound, did_you_mean
 from torchyard.compute import machine_store as store
 from torchyard.compute import store as clusters
 from torchyard.compute.types import Compute, JoinedMachine
@@ -258,10 +258,9 @@ def _get(connection: Connection, workspace: str, compute: str, name: str) -> Joi
     machine = store.get(connection, workspace, compute, name)
     if machine is None:
         names = [other.name for other in store.list_in(connection, workspace, compute)]
-        guess = nearest(name, names)
         raise NotFound(
             f"no machine `{name[:80]}` is joined to compute `{compute}`",
-            f"did you mean `{guess}`?" if guess else "see `yard node list`",
+            did_you_mean(name, names, "see `yard node list`"),
             code="machine_not_found",
         )
     return machine

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean, nearest
 
 OWN_FILE = "sizes.yml"
 _GIB = 1 << 30
@@ -130,7 +130,7 @@ def find(name: str, known_sizes: Mapping[str, Size] | None = None) -> Size:
     size = sizes.get(key(name))
     if size is not None:
         return size
-    guess = nearest(key(name), list(sizes))
+    guess = nearest(key(name), sizes)
     hint = f"did you mean `{sizes[guess].name}`? " if guess else ""
     raise InvalidSpec(
         f"there is no size `{name[:64]}`",
@@ -195,10 +195,9 @@ def _own_size(file: Path, name: str, value: Any) -> Size:
         raise InvalidInput(f"{where} must be a mapping", _EXAMPLE)
     for field in value:
         if field not in _KEYS:
-            guess = nearest(str(field), _KEYS)
             raise InvalidInput(
                 f"{where} has an unknown key `{field}`",
-                f"did you mean `{guess}`?" if guess else _EXAMPLE,
+                did_you_mean(str(field), _KEYS, _EXAMPLE),
             )
     numbers = {}
     for part, least in (("cores", 1), ("memory_gb", 0.1), ("gpus", 0)):

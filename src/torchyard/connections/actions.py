@@ -16,7 +16,7 @@ from typing import Any
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents import expressions
-from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, nearest
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, did_you_mean
 from torchyard.connections import documents, store
 from torchyard.connections.types import CREDENTIALS, WorkspaceConnection
 
@@ -104,12 +104,11 @@ def get(db: Database, workspace: str, name: str) -> WorkspaceConnection:
     connection = _find_by_name(made, name)
     if connection is not None:
         return connection
-    guess = nearest(name, [each.name for each in made])
     raise NotFound(
         f"connection `{name[:80]}` does not exist in workspace `{workspace}`",
-        f"did you mean `{guess}`?"
-        if guess
-        else "list what exists with `ml_client.connections.list`",
+        did_you_mean(
+            name, [each.name for each in made], "list what exists with `ml_client.connections.list`"
+        ),
     )
 
 

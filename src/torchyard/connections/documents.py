@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.base import fields
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.connections.types import CATEGORIES, CREDENTIALS, WITHOUT_TARGET
 
 _NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
@@ -46,10 +46,9 @@ def category_in(properties: Mapping[str, Any]) -> str:
     text = fields.text(properties, "category")
     category = _CATEGORIES.get(text.replace("_", "").lower())
     if category is None:
-        guess = nearest(text, CATEGORIES)
         raise InvalidSpec(
             f"`{text[:80]}` is not a kind of connection" if text else "`category` is missing",
-            f"did you mean `{guess}`?" if guess else "for example `PythonFeed`, `Git` or `S3`",
+            did_you_mean(text, CATEGORIES, "for example `PythonFeed`, `Git` or `S3`"),
             at=["category"],
         )
     return category
@@ -78,10 +77,9 @@ def auth_type_in(properties: Mapping[str, Any]) -> str:
     text = fields.text(properties, "authType", default="None")
     auth_type = _AUTH_TYPES.get(text.lower())
     if auth_type is None:
-        guess = nearest(text, tuple(CREDENTIALS))
         raise InvalidSpec(
             f"`{text[:80]}` is not a way to authenticate",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(CREDENTIALS)}",
+            did_you_mean(text, CREDENTIALS),
             at=["authType"],
         )
     return auth_type

@@ -23,7 +23,7 @@ from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents import expressions, faults
-from torchyard.base.errors import InvalidSpec, NotFound, nearest
+from torchyard.base.errors import InvalidSpec, NotFound, did_you_mean
 from torchyard.data import datastores, documents, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
@@ -313,10 +313,9 @@ def _type(document: Mapping[str, Any]) -> str:
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).lower().replace("-", "_")
     plain = "mltable" if plain == "ml_table" else plain
     if plain not in DATA_TYPES:
-        guess = nearest(plain, DATA_TYPES)
         raise InvalidSpec(
             f"`{written}` is not a data type",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(DATA_TYPES)}",
+            did_you_mean(plain, DATA_TYPES),
             at=["type"],
         )
     return plain

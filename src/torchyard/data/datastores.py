@@ -21,7 +21,13 @@ from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents import faults
-from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
+from torchyard.base.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidSpec,
+    NotFound,
+    did_you_mean,
+)
 from torchyard.data import kinds, store, uris
 from torchyard.data.folders import FolderFiles
 from torchyard.data.remote import RemoteFiles
@@ -258,8 +264,11 @@ def get(db: Database, stores: Datastores, workspace: str, name: str) -> Datastor
     for datastore in datastores:
         if datastore.name == name:
             return datastore
-    guess = nearest(name, [datastore.name for datastore in datastores])
-    hint = f"did you mean `{guess}`?" if guess else "list what exists with `yard datastore list`"
+    hint = did_you_mean(
+        name,
+        [datastore.name for datastore in datastores],
+        "list what exists with `yard datastore list`",
+    )
     raise NotFound(f"datastore `{name}` does not exist in workspace `{workspace}`", hint)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.data.types import Datastore
 
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,254}\Z", re.IGNORECASE)
@@ -265,10 +265,9 @@ def _kind(document: Mapping[str, Any]) -> str:
             at=["type"],
         )
     if plain not in KINDS:
-        guess = nearest(plain, list(KINDS))
         raise InvalidSpec(
             f"`{written}` is not a datastore type",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(KINDS)}",
+            did_you_mean(plain, KINDS),
             at=["type"],
         )
     return plain

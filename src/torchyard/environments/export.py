@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, did_you_mean
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.packages import layers, pythons
 from torchyard.environments.packages.requirements import normal
@@ -67,8 +67,7 @@ def export(spec: EnvironmentSpec, text: str, python: str, form: str, name: str) 
         InvalidInput: the form does not exist, or can't describe the environment.
     """
     if form not in FILES:
-        guess = nearest(form, list(FILES))
-        hint = f"did you mean `{guess}`?" if guess else f"one of {', '.join(FILES)}"
+        hint = did_you_mean(form, FILES)
         raise InvalidInput(f"environments are not exported as `{form}`", hint)
     if spec.image is not None and spec.image.dockerfile:
         raise InvalidInput(

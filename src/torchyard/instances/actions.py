@@ -14,7 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, Forbidden, NotFound, TorchyardError, nearest
+from torchyard.base.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    TorchyardError,
+    did_you_mean,
+)
 from torchyard.compute import actions as computes
 from torchyard.instances import documents, store
 from torchyard.instances.types import (
@@ -120,10 +126,9 @@ def get(db: Database, workspace: str, name: str) -> Instance:
         if instance is not None:
             return instance
         names = [instance.name for instance in store.list_in(connection, workspace)]
-    guess = nearest(name, names)
     raise NotFound(
         f"compute instance `{name}` does not exist in workspace `{workspace}`",
-        f"did you mean `{guess}`?" if guess else "list them with `yard compute list`",
+        did_you_mean(name, names, "list them with `yard compute list`"),
         code="compute_not_found",
     )
 

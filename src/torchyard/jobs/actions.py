@@ -17,7 +17,14 @@ from sqlalchemy import Connection
 from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
+from torchyard.base.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidSpec,
+    NotFound,
+    did_you_mean,
+    nearest,
+)
 from torchyard.jobs.records import (
     attempt_store,
     experiment_store,
@@ -392,8 +399,7 @@ def status_named(text: str) -> Status:
         if status.value.lower() == text.lower():
             return status
     names = [status.value for status in Status]
-    guess = nearest(text, names)
     raise InvalidSpec(
         f"`{text}` is not a job status",
-        f"did you mean `{guess}`?" if guess else f"one of: {', '.join(names)}",
+        did_you_mean(text, names),
     )

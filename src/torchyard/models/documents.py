@@ -13,7 +13,7 @@ from typing import Any
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions, faults
-from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean
 from torchyard.data import documents
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 
@@ -100,10 +100,11 @@ def _type(written: Any) -> str:
     for kind in (*MODEL_TYPES, ONNX_TYPE):
         if plain == kind.replace("_", ""):
             return kind
-    guess = nearest(str(written), (*MODEL_TYPES, ONNX_TYPE))
     raise InvalidSpec(
         f"`{written}` is not a model type",
-        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(MODEL_TYPES)}",
+        did_you_mean(
+            str(written), (*MODEL_TYPES, ONNX_TYPE), f"use one of: {', '.join(MODEL_TYPES)}"
+        ),
         at=["type"],
     )
 

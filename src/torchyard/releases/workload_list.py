@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean
 
 ONE_NODE, TWO_NODES = 1, 2
 
@@ -98,10 +98,9 @@ def selected(
     names = [workload.name for workload in workloads]
     for position, name in enumerate(only):
         if name not in names:
-            guess = nearest(name, names)
             raise InvalidSpec(
                 f"there is no workload `{name}`",
-                f"did you mean `{guess}`?" if guess else f"one of {', '.join(names)}",
+                did_you_mean(name, names),
                 at=(*at, position),
             )
     return tuple(each for each in workloads if not only or each.name in only)

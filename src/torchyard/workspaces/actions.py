@@ -28,6 +28,7 @@ from torchyard.base.errors import (
     InvalidSpec,
     NotAuthenticated,
     NotFound,
+    did_you_mean,
     nearest,
 )
 from torchyard.base.settings import DEFAULT_WORKSPACE
@@ -231,10 +232,9 @@ def _check_limits(changes: Mapping[str, Any]) -> None:
             )
     network = changes.get("network", NETWORKS[0])
     if network not in NETWORKS:
-        guess = nearest(str(network), NETWORKS)
         raise InvalidSpec(
             f"`network` is `{str(network)[:50]}`",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(NETWORKS)}",
+            did_you_mean(str(network), NETWORKS),
             at=["network"],
         )
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidInput, NotFound, nearest
+from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound, did_you_mean
 from torchyard.workspaces import actions
 from torchyard.workspaces import people_store as store
 from torchyard.workspaces.types import Identity, KeptToken, Person, Role, TokenKind, Workspace
@@ -259,6 +259,24 @@ def roles_of(db: Database, name: str) -> dict[str, Role]:
         return store.roles_of(connection, name)
 
 
+def refuse_foreign(
+    db: Database, workspace: str, owner: str, identity: Identity, subject: str
+) -> None:
+    """
+    Raises:
+        Forbidden: it is somebody else's, and the person is no contributor of the workspace.
+    """
+    roles = roles_of(db, identity.user)
+    granted = [roles[scope] for scope in ("", workspace) if scope in roles]
+    rank = max((role.rank for role in granted), default=-1)
+    least = Role.DATA_SCIENTIST if identity.user == owner else Role.CONTRIBUTOR
+    if rank < least.rank:
+        raise Forbidden(
+            f"{subject} belongs to `{owner}`",
+            f"ask `{owner}`, or a contributor of workspace `{workspace}`",
+        )
+
+
 def administers(db: Database, identity: Identity) -> bool:
     """Whether it is a person, with a token for every workspace, who administers the server."""
     is_person = identity.kind is TokenKind.PERSON and not identity.workspace
@@ -424,10 +442,9 @@ def _token_of(connection: Connection, name: str, token: str) -> KeptToken:
     _existing(connection, name)
     tokens = {each.name: each for each in store.tokens_of(connection, name)}
     if token not in tokens:
-        guess = nearest(token, list(tokens))
         raise NotFound(
             f"`{name}` has no token `{token[:80]}`",
-            f"did you mean `{guess}`?" if guess else f"see `yard user token list {name}`",
+            did_you_mean(token, tokens, f"see `yard user token list {name}`"),
         )
     return tokens[token]
 
@@ -450,10 +467,13 @@ def _refuse_taken(connection: Connection, name: str) -> None:
 def _existing(connection: Connection, name: str) -> Person:
     person_row = store.get(connection, name)
     if person_row is None or person_row.removed_at is not None:
-        guess = nearest(name, [person.name for person in store.list_all(connection)])
         raise NotFound(
             f"person `{name[:80]}` does not exist",
-            f"did you mean `{guess}`?" if guess else "list people with `yard user list`",
+            did_you_mean(
+                name,
+                [person.name for person in store.list_all(connection)],
+                "list people with `yard user list`",
+            ),
             code="no_such_person",
         )
     return person_row

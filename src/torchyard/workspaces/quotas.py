@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidInput, NotFound, nearest
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, did_you_mean
 from torchyard.workspaces import quota_store as store
 from torchyard.workspaces.types import ALL, EACH, Limit, QuotaRequest
 
@@ -170,10 +170,9 @@ def _refuse_beyond_workspace(limits: Sequence[Limit], request: QuotaRequest) -> 
 
 def _checked(name: str, value: Any) -> int | None:
     if name not in NAMES:
-        guess = nearest(name, list(NAMES))
         raise InvalidInput(
             f"there is no quota `{name[:50]}`",
-            f"did you mean `{guess}`?" if guess else f"one of: {', '.join(NAMES)}",
+            did_you_mean(name, NAMES),
             at=[name],
         )
     if value is None:

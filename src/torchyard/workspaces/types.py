@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, did_you_mean
 
 NETWORKS = ("open", "workspace", "none")
 """What jobs may connect to, from the most to the least; see shared/plan.py."""
@@ -91,10 +91,9 @@ def role_named(text: str) -> Role:
         if role.value.replace(" ", "") == word:
             return role
     names = [role.value for role in Role]
-    guess = nearest(re.sub(r"[\s_-]+", " ", text), names)
     raise InvalidInput(
         f"there is no role `{text[:50]}`",
-        f"did you mean `{guess}`?" if guess else f"one of: {', '.join(names)}",
+        did_you_mean(re.sub(r"[\s_-]+", " ", text), names),
         code="no_such_role",
         at=["role"],
     )

@@ -86,6 +86,8 @@ def test_updates_and_deletions(server: RealServer, yard: Yard) -> None:
     changed = yard("batch-deployment", "update", "-n", "blue", "-e", "digits",
                    "--set", "settings.mini_batch_size=9", "-o", "json")  # fmt: skip
     assert json.loads(changed.text)["settings"]["mini_batch_size"] == 9
+    changed = yard("batch-deployment", "update", "-f", "blue.yml", "-o", "json")
+    assert json.loads(changed.text)["settings"]["mini_batch_size"] == 5, changed.err
     refused = yard("batch-deployment", "delete", "-n", "green", "-e", "digits", "--yes")
     assert refused.code == 2 and "is the default" in refused.err
     for words in (

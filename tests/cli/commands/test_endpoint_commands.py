@@ -157,6 +157,27 @@ def test_azures_sample_is_taken_as_it_is(server: RealServer, yard: Yard, blue: P
     assert yard("online-deployment", "get-logs", "-n", "blue", "-e", "digits").code == 0
 
 
+def test_an_update_by_file_is_the_whole_deployment(
+    server: RealServer, yard: Yard, blue: Path
+) -> None:
+    written = BLUE + "environment_variables: {LEVEL: debug, WORKER_COUNT: '2'}\n"
+    blue.write_text(written)
+    command = ("online-deployment", "update", "-f", str(blue), "--no-wait")
+    refused = yard(*command)
+    assert refused.code == 2 and "no deployment `blue`" in refused.err
+    assert yard("online-deployment", "create", "-f", blue, "--no-wait").code == 0
+    one_key = json_of(yard, *command[:2], "-n", "blue", "-e", "digits", "--no-wait",
+                      "--set", "environment_variables.LEVEL=info")  # fmt: skip
+    assert one_key["environment_variables"] == {"LEVEL": "info", "WORKER_COUNT": "2"}
+    blue.write_text(written.replace("LEVEL: debug, ", ""))
+    whole = json_of(yard, *command, "--set", "instance_count=2")
+    assert whole["environment_variables"] == {"WORKER_COUNT": "2"}
+    assert whole["instance_count"] == 2
+    blue.write_text(BLUE.replace("score.py", "main.py"))
+    wrong = yard(*command)
+    assert wrong.code == 2 and "blue.yml:8:3" in wrong.err and "no file `main.py`" in wrong.err
+
+
 @pytest.mark.parametrize(
     ("before", "after", "position", "text"),
     [

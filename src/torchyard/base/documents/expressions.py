@@ -142,7 +142,7 @@ def form_of(content: str, user: str, at: At, inputs: Collection[str] = ()) -> tu
             "`search_space` is for the commands of sweeps; a trial finds the value in the variable "
             f"`AZUREML_SWEEP_{rest or '<name>'}`"
         )
-    elif not rest and (near_input := nearest(head, list(inputs))):
+    elif not rest and (near_input := nearest(head, inputs)):
         hint = f"did you mean `${{{{inputs.{near_input}}}}}`?"
     elif guess and (name := _NAME.match(rest)):
         hint = f"did you mean `${{{{{guess}.{name[0]}}}}}`?"

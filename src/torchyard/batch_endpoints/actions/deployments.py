@@ -13,8 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, TorchyardError, nearest
-from torchyard.base.fields import unknown_key
+from torchyard.base.errors import (
+    Conflict,
+    InvalidSpec,
+    NotFound,
+    TorchyardError,
+    did_you_mean,
+)
 from torchyard.batch_endpoints.actions import endpoints
 from torchyard.batch_endpoints.records import store
 from torchyard.batch_endpoints.records.types import BatchDeployment
@@ -22,6 +27,7 @@ from torchyard.batch_endpoints.running import scoring_jobs
 from torchyard.batch_endpoints.spec import deployment_spec, keys
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
 from torchyard.endpoints.actions import deployed_models
+from torchyard.endpoints.spec.changes import changed
 from torchyard.endpoints.spec.deployment_spec import MLFLOW, ModelReference
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
@@ -105,16 +111,8 @@ def update(
         InvalidSpec: what is wrong, and where.
     """
     old = get(services.db, workspace, endpoint_name, name)
-    names = [key.name for key in keys.DEPLOYMENT]
-    document = dict(old.document)
-    for key, value in changes.items():
-        if key not in names:
-            raise unknown_key(str(key), names)
-        before = document.get(key)
-        is_part = isinstance(value, Mapping) and isinstance(before, Mapping)
-        is_replaced = key in ("model", "environment")
-        document[key] = merged(before, value) if is_part and not is_replaced else value
-    document = {**document, "name": old.name, "endpoint_name": old.endpoint}
+    document = changed(old.document, changes, [key.name for key in keys.DEPLOYMENT])
+    document |= {"name": old.name, "endpoint_name": old.endpoint}
     return create(services, workspace, endpoint_name, document, identity)
 
 
@@ -129,12 +127,13 @@ def get(db: Database, workspace: str, endpoint_name: str, name: str) -> BatchDep
         if deployment is not None:
             return deployment
         there = store.deployments_in(connection, endpoint)
-    guess = nearest(name, [each.name for each in there])
     raise NotFound(
         f"batch endpoint `{endpoint.name}` has no deployment `{name[:80]}`",
-        f"did you mean `{guess}`?"
-        if guess
-        else f"list them with `yard batch-deployment list -e {endpoint.name}`",
+        did_you_mean(
+            name,
+            [each.name for each in there],
+            f"list them with `yard batch-deployment list -e {endpoint.name}`",
+        ),
         code="deployment_not_found",
     )
 
@@ -170,13 +169,6 @@ def delete(
             store.change_endpoint(connection, endpoint, default_deployment="")
         store.remove_deployment(connection, deployment)
     return deployment
-
-
-def merged(before: Any, changes: Any) -> Any:
-    """A mapping with the changes in it, level by level; anything else is replaced."""
-    if not isinstance(before, Mapping) or not isinstance(changes, Mapping):
-        return changes
-    return {**before, **{key: merged(before.get(key), changes[key]) for key in changes}}
 
 
 def _pinned(

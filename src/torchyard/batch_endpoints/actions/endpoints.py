@@ -16,14 +16,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, Forbidden, InvalidSpec, NotFound, nearest
+from torchyard.base.errors import Conflict, InvalidSpec, NotFound, did_you_mean
 from torchyard.base.fields import unknown_key
 from torchyard.batch_endpoints.records import store
 from torchyard.batch_endpoints.records.types import BatchEndpoint
 from torchyard.batch_endpoints.spec import endpoint_spec
 from torchyard.jobs.services import RecordServices
 from torchyard.workspaces import people
-from torchyard.workspaces.types import Identity, Role
+from torchyard.workspaces.types import Identity
 
 _CHANGES = (
     "defaults", "tags", "properties", "description", "auth_mode", "identity",
@@ -120,10 +120,13 @@ def find(connection: Connection, workspace: str, name: str) -> BatchEndpoint:
     endpoint = store.endpoint_named(connection, workspace, name)
     if endpoint is not None:
         return endpoint
-    guess = nearest(name, [each.name for each in store.endpoints_in(connection, workspace)])
     raise NotFound(
         f"batch endpoint `{name[:80]}` does not exist in workspace `{workspace}`",
-        f"did you mean `{guess}`?" if guess else "list them with `yard batch-endpoint list`",
+        did_you_mean(
+            name,
+            [each.name for each in store.endpoints_in(connection, workspace)],
+            "list them with `yard batch-endpoint list`",
+        ),
         code="endpoint_not_found",
     )
 
@@ -133,15 +136,8 @@ def refuse_foreign(db: Database, endpoint: BatchEndpoint, identity: Identity) ->
     Raises:
         Forbidden: it is somebody else's.
     """
-    roles = people.roles_of(db, identity.user)
-    granted = [roles[workspace] for workspace in ("", endpoint.workspace) if workspace in roles]
-    rank = max((role.rank for role in granted), default=-1)
-    least = Role.DATA_SCIENTIST if identity.user == endpoint.owner else Role.CONTRIBUTOR
-    if rank < least.rank:
-        raise Forbidden(
-            f"batch endpoint `{endpoint.name}` belongs to `{endpoint.owner}`",
-            f"ask `{endpoint.owner}`, or a contributor of workspace `{endpoint.workspace}`",
-        )
+    subject = f"batch endpoint `{endpoint.name}`"
+    people.refuse_foreign(db, endpoint.workspace, endpoint.owner, identity, subject)
 
 
 def _changed(
@@ -178,11 +174,10 @@ def _check_default(name: str, names: list[str], endpoint: str) -> str:
     for each in names:
         if each.lower() == name.lower():
             return each
-    guess = nearest(name, names)
     there = ", ".join(f"`{each}`" for each in names) or "none yet"
     raise InvalidSpec(
         f"batch endpoint `{endpoint}` has no deployment `{name[:80]}`",
-        f"did you mean `{guess}`?" if guess else f"its deployments: {there}",
+        did_you_mean(name, names, f"its deployments: {there}"),
         code="deployment_not_found",
         at=("defaults", "deployment_name"),
     )

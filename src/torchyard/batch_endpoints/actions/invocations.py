@@ -23,6 +23,7 @@ from torchyard.batch_endpoints.running import scoring_jobs
 from torchyard.batch_endpoints.spec import deployment_spec, invocation
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
 from torchyard.batch_endpoints.spec.invocation import Invocation
+from torchyard.endpoints.spec.changes import merged
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
@@ -111,7 +112,7 @@ def _changed(deployment: BatchDeployment, request: Invocation) -> BatchDeploymen
         settings = dict(document.get("settings") or {})
         for key, value in request.changes.items():
             before = settings.get(key, document.pop(key, None))
-            settings[key] = deployments.merged(before, value)
+            settings[key] = merged(before, value)
         document["settings"] = settings
     spec = deployment_spec.read(document)
     if request.instance_count:

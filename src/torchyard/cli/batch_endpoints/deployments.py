@@ -26,6 +26,7 @@ from torchyard.cli.terminal import tables
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
     from torchyard.client.batch_endpoints.deployments import BatchDeployment
+    from torchyard.client.client import Client
 
 group = noun("batch-deployment")
 
@@ -55,20 +56,12 @@ def create(session: Session, document: Document, set_default: bool, **options: A
 
     Example: yard batch-deployment create -f deployment.yml --set-default
     """
-    from torchyard.cli.terminal import progress
-
     document.fill(options)
     client = session.client()
-    try:
-        with progress.uploading() as sent:
-            folder = document.folder or Path.cwd()
-            deployment = client.batch_deployments.create(document.value, folder, sent)
-    except TorchyardError as error:
-        raise document.locate(error) from error.__cause__
+    deployment = _submit(client, document)
     if set_default:
         changes = {"defaults": {"deployment_name": deployment.name}}
         client.batch_endpoints.update(deployment.endpoint_name, changes)
-    _say(deployment)
     show_one(session, deployment)
 
 
@@ -93,12 +86,20 @@ def update(
     """
     document.fill({"tags": tagged(tags)})
     endpoint, deployment_name, changes = deployment_changes(document, endpoint_name, name)
-    deployments = session.client().batch_deployments
+    client = session.client()
     try:
-        deployment = deployments.update(endpoint, deployment_name, changes, document.folder)
+        if document.name:
+            # As for az, a file is the whole deployment: what it no longer says is gone.
+            client.batch_deployments.get(endpoint, deployment_name)
+            document.fill({"endpoint_name": endpoint, "name": deployment_name})
+            deployment = _submit(client, document)
+        else:
+            deployment = client.batch_deployments.update(
+                endpoint, deployment_name, changes, document.folder
+            )
+            _say(deployment)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _say(deployment)
     show_one(session, deployment)
 
 
@@ -161,6 +162,20 @@ def list_jobs(session: Session, name: str, endpoint_name: str) -> None:
 def show_one(session: Session, deployment: BatchDeployment) -> None:
     shown = {key: value for key, value in deployment.raw.items() if key not in _HIDDEN}
     tables.one(session.form, deployment.raw, lambda: tables.fields(tables.titled(shown)))
+
+
+def _submit(client: Client, document: Document) -> BatchDeployment:
+    """Upload what the document names and create the deployment; say what has no effect."""
+    from torchyard.cli.terminal import progress
+
+    try:
+        with progress.uploading() as sent:
+            folder = document.folder or Path.cwd()
+            deployment = client.batch_deployments.create(document.value, folder, sent)
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
+    _say(deployment)
+    return deployment
 
 
 def _say(deployment: BatchDeployment) -> None:

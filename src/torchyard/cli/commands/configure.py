@@ -12,7 +12,7 @@ import shlex
 
 import click
 
-from torchyard.base.errors import InvalidInput, TorchyardError, nearest
+from torchyard.base.errors import InvalidInput, TorchyardError, did_you_mean
 from torchyard.base.terminal_text import plain
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, warn
@@ -64,11 +64,10 @@ def _warn_of_missing(session: Session, workspace: str) -> None:
     except TorchyardError:
         return  # What it has is not known; `az configure` takes any name, too.
     if workspace not in names:
-        guess = nearest(workspace, names)
-        hint = (
-            f"did you mean `{guess}`?"
-            if guess
-            else f"make it with `{shlex.join(['yard', 'workspace', 'create', '-n', workspace])}`"
+        hint = did_you_mean(
+            workspace,
+            names,
+            f"make it with `{shlex.join(['yard', 'workspace', 'create', '-n', workspace])}`",
         )
         warn(f"workspace `{plain(workspace)}` does not exist; {plain(hint)}")
 
@@ -81,10 +80,9 @@ def _read(defaults: tuple[str, ...]) -> dict[str, str]:
     pairs = dict(_pair(each) for each in defaults)
     unknown = [name for name in pairs if name not in _NAMES]
     if unknown:
-        guess = nearest(unknown[0], _NAMES)
         raise InvalidInput(
             f"no default is called {', '.join(f'`{name[:80]}`' for name in unknown)}",
-            f"did you mean `{guess}`?" if guess else f"defaults: {', '.join(_NAMES)}",
+            did_you_mean(unknown[0], _NAMES, f"defaults: {', '.join(_NAMES)}"),
         )
     return pairs
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, did_you_mean
 from torchyard.cli.parsing import amounts
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common
@@ -152,10 +152,9 @@ def _limit(text: str) -> tuple[str, int | None]:
         raise InvalidInput(f"`{text}` is not a limit", "write `nodes=4`, or `nodes=none`")
     key = name.strip().lower().replace("-", "_")
     if key not in _READ:
-        guess = nearest(key, list(_READ))
         raise InvalidInput(
             f"there is no quota `{name}`",
-            f"did you mean `{guess}`?" if guess else f"one of: {_SHOWN}",
+            did_you_mean(key, _READ, f"one of: {_SHOWN}"),
         )
     quota, read = _READ[key]
     return quota, None if value.lower() == "none" else read(value)

@@ -103,14 +103,22 @@ def update(
     """
     document.fill({**options, "tags": tagged(tags)})
     endpoint, deployment_name, changes = deployment_changes(document, endpoint_name, name)
-    deployments = session.client().online_deployments
+    client = session.client()
     try:
-        deployment = deployments.update(endpoint, deployment_name, changes, document.folder)
+        if document.name:
+            # As for az, a file is the whole deployment: what it no longer says is gone.
+            client.online_deployments.get(endpoint, deployment_name)
+            document.fill({"endpoint_name": endpoint, "name": deployment_name})
+            deployment = submit(client, document)
+        else:
+            deployment = client.online_deployments.update(
+                endpoint, deployment_name, changes, document.folder
+            )
+            _say(deployment)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    _say(deployment)
     if not no_wait:
-        deployment = deployments.wait(deployment)
+        deployment = client.online_deployments.wait(deployment)
     show_one(session, deployment)
 
 

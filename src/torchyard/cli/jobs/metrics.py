@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base import settings
-from torchyard.base.errors import InvalidInput, NotFound, nearest
+from torchyard.base.errors import InvalidInput, NotFound, did_you_mean
 from torchyard.base.terminal_text import coloured, plain
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, many_names
@@ -257,11 +257,10 @@ def _rows(client: Client, selection: _Selection) -> list[dict[str, Any]]:
         if key in table_keys:
             continue
         if key not in logged_keys:
-            guess = nearest(key, logged_keys)
             shown = ", ".join(f"`{logged_key}`" for logged_key in logged_keys[:20])
             raise NotFound(
                 f"no metric `{key}` was logged by {' or '.join(f'`{n}`' for n in selection.names)}",
-                f"did you mean `{guess}`?" if guess else f"metrics: {shown or 'none yet'}",
+                did_you_mean(key, logged_keys, f"metrics: {shown or 'none yet'}"),
             )
     rows = [row for row in summaries if not selection.keys or row["key"] in selection.keys]
     if len(selection.names) == 1:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, did_you_mean
 from torchyard.client.drift import statistics
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
@@ -54,8 +54,7 @@ def thresholds_from(values: Mapping[str, float]) -> Thresholds:
     names = list(Thresholds.__dataclass_fields__)
     for name, value in values.items():
         if name not in names:
-            guess = nearest(name, names)
-            hint = f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(names)}"
+            hint = did_you_mean(name, names)
             raise InvalidInput(f"`{name[:50]}` is not a threshold", hint)
         if not 0 < value < math.inf:
             raise InvalidInput(f"the threshold `{name}` must be a number above 0", "see the guide")

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from torchyard.base import refs
-from torchyard.base.errors import InvalidInput, NotFound, nearest
+from torchyard.base.errors import InvalidInput, NotFound, did_you_mean
 from torchyard.base.http import Transport
 from torchyard.client.data import Data
 from torchyard.client.drift import columns as compared
@@ -279,12 +279,11 @@ def _columns(
     for name in (*options.columns, *options.categorical):
         if name in both:
             continue
-        guess = nearest(name, both)
         lacking = left_out.get(name)
         where = {"collected": "the collected data", "reference": "the training data"}
         raise InvalidInput(
             f"column `{name[:80]}` is not in {where.get(lacking or '', 'the data of either side')}",
-            f"did you mean `{guess}`?" if guess else f"both have: {_some(both)}",
+            did_you_mean(name, both, f"both have: {_some(both)}"),
         )
     if not both:
         raise InvalidInput(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, did_you_mean
 from torchyard.client.onnx.environments import Needs
 
 EXPERIMENT = "onnx-exports"
@@ -90,10 +90,9 @@ def read_input(text: str) -> OnnxInput:
         )
     dtype = match[3].lower()
     if dtype not in DTYPES:
-        guess = nearest(dtype, DTYPES)
         raise InvalidInput(
             f"input `{match[1]}` has the unknown type `{match[3]}`",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(DTYPES)}",
+            did_you_mean(dtype, DTYPES),
             at=("inputs",),
         )
     shape = tuple(int(size) for size in sizes)

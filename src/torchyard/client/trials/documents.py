@@ -157,7 +157,7 @@ def range_of(name: str, text: str) -> dict[str, Any]:
     words = [word.strip() for word in rest.split(",")] if rest.strip() else []
     make = _KINDS.get(kind)
     if make is None or not colon:
-        guess = nearest(kind, list(_KINDS))
+        guess = nearest(kind, _KINDS)
         raise InvalidInput(
             f"`{text[:80]}` is not a range for `{name}`",
             f"did you mean `{guess}:{rest[:80]}`?"

@@ -17,8 +17,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound, nearest
-from torchyard.base.fields import unknown_key
+from torchyard.base.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidSpec,
+    NotFound,
+    did_you_mean,
+)
 from torchyard.endpoints.actions import deployed_models, endpoints
 from torchyard.endpoints.records import collected_data, signals, store
 from torchyard.endpoints.records.collected_data import Collected
@@ -30,6 +35,7 @@ from torchyard.endpoints.records.types import (
     ProvisioningState,
 )
 from torchyard.endpoints.spec import deployment_spec, keys
+from torchyard.endpoints.spec.changes import changed
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.files import artifacts
@@ -117,16 +123,8 @@ def update(
         InvalidSpec: what is wrong, and where.
     """
     old = get(services.db, workspace, endpoint_name, name)
-    names = [key.name for key in keys.DEPLOYMENT]
-    document = dict(old.document)
-    for key, value in changes.items():
-        if key not in names:
-            raise unknown_key(str(key), names)
-        before = document.get(key)
-        is_part = isinstance(value, Mapping) and isinstance(before, Mapping)
-        is_replaced = key in ("model", "environment")
-        document[key] = {**before, **value} if is_part and not is_replaced else value  # type: ignore[dict-item]
-    document = {**document, "name": old.name, "endpoint_name": old.endpoint}
+    document = changed(old.document, changes, [key.name for key in keys.DEPLOYMENT])
+    document |= {"name": old.name, "endpoint_name": old.endpoint}
     return create(services, workspace, endpoint_name, document, identity)
 
 
@@ -141,12 +139,13 @@ def get(db: Database, workspace: str, endpoint_name: str, name: str) -> Deployme
         if deployment is not None:
             return deployment
         there = store.deployments_in(connection, workspace, endpoint.name)
-    guess = nearest(name, [each.name for each in there])
     raise NotFound(
         f"endpoint `{endpoint.name}` has no deployment `{name[:80]}`",
-        f"did you mean `{guess}`?"
-        if guess
-        else f"list them with `yard online-deployment list -e {endpoint.name}`",
+        did_you_mean(
+            name,
+            [each.name for each in there],
+            f"list them with `yard online-deployment list -e {endpoint.name}`",
+        ),
         code="deployment_not_found",
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, Forbidden, InvalidSpec, NotFound, nearest
+from torchyard.base.errors import Conflict, InvalidSpec, NotFound, did_you_mean
 from torchyard.base.fields import unknown_key
 from torchyard.endpoints import tokens
 from torchyard.endpoints.records import signals, store
@@ -26,7 +26,7 @@ from torchyard.endpoints.spec import endpoint_spec
 from torchyard.endpoints.spec.endpoint_spec import EndpointSpec
 from torchyard.jobs.services import RecordServices
 from torchyard.workspaces import people
-from torchyard.workspaces.types import Identity, Role
+from torchyard.workspaces.types import Identity
 
 _CHANGES = (
     "traffic", "mirror_traffic", "tags", "properties", "description", "auth_mode",
@@ -125,35 +125,26 @@ def delete(services: RecordServices, workspace: str, name: str, identity: Identi
     return replace(endpoint, **values)
 
 
-def may_change(db: Database, endpoint: Endpoint, user: str) -> bool:
-    """Whether it is this person's own, or they are a contributor of the workspace."""
-    roles = people.roles_of(db, user)
-    granted = [roles[scope] for scope in ("", endpoint.workspace) if scope in roles]
-    rank = max((role.rank for role in granted), default=-1)
-    least = Role.DATA_SCIENTIST if user == endpoint.owner else Role.CONTRIBUTOR
-    return rank >= least.rank
-
-
 def refuse_foreign(db: Database, endpoint: Endpoint, identity: Identity) -> None:
     """
     Raises:
         Forbidden: it is somebody else's.
     """
-    if not may_change(db, endpoint, identity.user):
-        raise Forbidden(
-            f"endpoint `{endpoint.name}` belongs to `{endpoint.owner}`",
-            f"ask `{endpoint.owner}`, or a contributor of workspace `{endpoint.workspace}`",
-        )
+    subject = f"endpoint `{endpoint.name}`"
+    people.refuse_foreign(db, endpoint.workspace, endpoint.owner, identity, subject)
 
 
 def _of(connection: Connection, workspace: str, name: str) -> Endpoint:
     endpoint = store.endpoint_named(connection, workspace, name)
     if endpoint is not None:
         return endpoint
-    guess = nearest(name, [each.name for each in store.endpoints_in(connection, workspace)])
     raise NotFound(
         f"endpoint `{name[:80]}` does not exist in workspace `{workspace}`",
-        f"did you mean `{guess}`?" if guess else "list them with `yard online-endpoint list`",
+        did_you_mean(
+            name,
+            [each.name for each in store.endpoints_in(connection, workspace)],
+            "list them with `yard online-endpoint list`",
+        ),
         code="endpoint_not_found",
     )
 
@@ -239,11 +230,10 @@ def _check_shares(
     by_name = {name.lower(): name for name in names}
     for name in shares:
         if name.lower() not in by_name:
-            guess = nearest(name, names)
             there = ", ".join(f"`{each}`" for each in names) or "none yet"
             raise InvalidSpec(
                 f"endpoint `{endpoint}` has no deployment `{name[:80]}`",
-                f"did you mean `{guess}`?" if guess else f"its deployments: {there}",
+                did_you_mean(name, names, f"its deployments: {there}"),
                 code="deployment_not_found",
                 at=(key, name),
             )

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from torchyard.base import leash
-from torchyard.base.errors import BuildFailed, InvalidInput, nearest
+from torchyard.base.errors import BuildFailed, InvalidInput, did_you_mean
 from torchyard.environments.images.engine import Command, Engine, MachineFiles
 from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.machine_config import MachineConfig
@@ -178,10 +178,9 @@ def _answer(program: str, is_podman: bool, variables: Mapping[str, str]) -> tupl
 
 def _check(file: Path, key: Any, value: Any) -> None:
     if key not in _KEYS:
-        guess = nearest(str(key), _KEYS)
         raise InvalidInput(
             f"`{file}` has the unknown key `{key}`",
-            f"did you mean `{guess}`?" if guess else f"known keys: {', '.join(_KEYS)}",
+            did_you_mean(str(key), _KEYS),
         )
     if key == _AS_SERVER_USER:
         if not isinstance(value, bool):

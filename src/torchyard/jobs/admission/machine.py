@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, did_you_mean
 from torchyard.jobs.services import Services
 
 FILE = "machine.yml"
@@ -52,11 +52,10 @@ def bounds(services: Services) -> dict[str, int]:
 
 def _bound(file: Path, name: Any, value: Any) -> tuple[str, int]:
     if name not in _NAMES:
-        guess = nearest(str(name), list(_NAMES))
         names = ", ".join(_NAMES)
         raise InvalidInput(
             f"`{file}` has the unknown key `{name}`",
-            f"did you mean `{guess}`?" if guess else f"known keys: {names}",
+            did_you_mean(str(name), _NAMES, f"known keys: {names}"),
         )
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidInput(

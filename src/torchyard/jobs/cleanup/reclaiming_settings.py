@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base import files
-from torchyard.base.errors import InvalidInput, nearest
+from torchyard.base.errors import InvalidInput, did_you_mean
 from torchyard.jobs.cleanup.reclaiming import GcOptions
 
 KEYS = tuple(field.name for field in fields(GcOptions))
@@ -65,10 +65,9 @@ def options(home: Path, overrides: Mapping[str, Any]) -> GcOptions:
 def _check(values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         if key not in KEYS:
-            guess = nearest(key, KEYS)
             raise InvalidInput(
                 f"`{key[:80]}` is not an option of `yard gc`",
-                f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(KEYS)}",
+                did_you_mean(key, KEYS),
             )
         if value is None:
             continue

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base import files
-from torchyard.base.errors import NotFound, nearest
+from torchyard.base.errors import NotFound, did_you_mean
 from torchyard.data.datastores import ARTIFACT_STORE, Datastores, artifacts_of
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.logs import LogFile, Logs
@@ -74,8 +74,7 @@ def file(services: FileServices, job: Job, path: str) -> Path:
         return services.datastores.file(job.workspace, ARTIFACT_STORE, stored)
     except NotFound:
         existing_paths = [artifact.path for artifact in list_of(services, job)]
-        guess = nearest(clean, existing_paths)
-        hint = f"did you mean `{guess}`?" if guess else "only `outputs/` and `logs/` are kept"
+        hint = did_you_mean(clean, existing_paths, "only `outputs/` and `logs/` are kept")
         raise NotFound(f"job `{job.name}` has no file `{path}`", hint) from None
 
 

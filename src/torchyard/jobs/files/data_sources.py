@@ -7,7 +7,7 @@ Always: a named output is found where its job was told to put it.
 
 from __future__ import annotations
 
-from torchyard.base.errors import NotFound, nearest
+from torchyard.base.errors import NotFound, did_you_mean
 from torchyard.data import actions as data
 from torchyard.data import uris
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
@@ -57,10 +57,13 @@ def _of_output(job: Job, job_uri: uris.JobUri) -> DatastoreUri:
     locations = outputs.destinations(job)
     output_place = locations.get(job_uri.output)
     if output_place is None:
-        guess = nearest(job_uri.output, [*locations, "artifacts"])
         raise NotFound(
             f"job `{job.name}` has no output `{job_uri.output}`",
-            f"did you mean `{guess}`?" if guess else "`artifacts` is what it wrote to `./outputs`",
+            did_you_mean(
+                job_uri.output,
+                [*locations, "artifacts"],
+                "`artifacts` is what it wrote to `./outputs`",
+            ),
         )
     return DatastoreUri(output_place.store, _join(output_place.path, job_uri.path))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from torchyard.assets import served_files
 from torchyard.base.blobs import Blobs, SnapshotFile
-from torchyard.base.errors import NotFound, nearest
+from torchyard.base.errors import NotFound, did_you_mean
 from torchyard.jobs.files import text_diff
 from torchyard.jobs.records.types import Job, parse_job
 
@@ -38,10 +38,9 @@ def preview(blobs: Blobs, job: Job, path: str) -> dict[str, Any]:
     """
     by_path = {file.path: file for file in files_of(blobs, job)}
     if path not in by_path:
-        guess = nearest(path, list(by_path))
         raise NotFound(
             f"the code of job `{job.name}` has no file `{path}`",
-            f"did you mean `{guess}`?" if guess else "list its files first",
+            did_you_mean(path, by_path, "list its files first"),
         )
     return served_files.preview(blobs.path(by_path[path].sha256), path)
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidInput, NotFound, nearest
+from torchyard.base.errors import InvalidInput, NotFound, did_you_mean
 from torchyard.jobs import actions
 from torchyard.jobs.history import chart_store, charts, exact_points, exports, metric_rows
 from torchyard.jobs.history.chart_store import By, Points, Sampled, Window
@@ -239,11 +239,10 @@ def _keys_by_job(
     logged = sorted({key for names in keys.values() for key in names})
     for key in requested_keys or ():
         if key not in logged:
-            guess = nearest(key, logged)
             listed = ", ".join(f"`{name}`" for name in logged[:20])
             raise NotFound(
                 f"none of the jobs has a metric `{key}`",
-                f"did you mean `{guess}`?" if guess else f"they have {listed or 'none yet'}",
+                did_you_mean(key, logged, f"they have {listed or 'none yet'}"),
                 code="metric_not_found",
             )
     if requested_keys is None:
@@ -270,9 +269,6 @@ def _no_key(db: Database, job: Job, key: str) -> NotFound:
 
 
 def _unknown(job: Job, key: str, keys: Sequence[str]) -> NotFound:
-    guess = nearest(key, keys)
     listed = ", ".join(f"`{name}`" for name in keys[:20])
-    hint = (
-        f"did you mean `{guess}`?" if guess else f"it has {listed}" if keys else "it has none yet"
-    )
+    hint = did_you_mean(key, keys, f"it has {listed}" if keys else "it has none yet")
     return NotFound(f"job `{job.name}` has no metric `{key}`", hint, code="metric_not_found")

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base import clock, fields
-from torchyard.base.errors import InvalidInput, NotFound, nearest
+from torchyard.base.errors import InvalidInput, NotFound, did_you_mean
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.history import history_store
@@ -215,10 +215,9 @@ def _order(request: ListRequest) -> JobOrder | None:
     if request.sort in job_search.FIELDS:
         return JobOrder("", request.sort, request.descending)
     choices = [*job_search.FIELDS, *(f"{group}.NAME" for group in GROUPS)]
-    guess = nearest(request.sort, job_search.FIELDS)
     raise InvalidInput(
         f"jobs can't be sorted by `{request.sort[:80]}`",
-        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(choices)}",
+        did_you_mean(request.sort, job_search.FIELDS, f"use one of: {', '.join(choices)}"),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.jobs.spec import own_properties
 from torchyard.shared.plan import NONE, OPEN, WORKSPACE_ONLY, LimitsPlan
 from torchyard.workspaces.types import NETWORKS, Workspace
@@ -134,10 +134,9 @@ def _check_network(network: str, node_count: int, distribution: str) -> None:
 def _network(properties: Mapping[str, str]) -> str:
     written = properties.get(NETWORK, "")
     if written and written not in NETWORKS:
-        guess = nearest(written, NETWORKS)
         raise InvalidSpec(
             f"`{NETWORK}` is `{written[:50]}`",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(NETWORKS)}",
+            did_you_mean(written, NETWORKS),
             at=("properties", NETWORK),
         )
     return written

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.base.fields import described, refuse_unknown, text
 from torchyard.jobs.spec import own_properties, secrets
 from torchyard.jobs.spec.values import At, choice, mapping, section
@@ -263,10 +263,9 @@ def _events(value: Any, at: At) -> tuple[str, ...]:
     )
     for word in words:
         if str(word).lower() not in _EVENTS:
-            guess = nearest(str(word), list(_EVENTS))
             raise InvalidSpec(
                 f"{described(word)} is not how a job ends",
-                f"did you mean `{guess}`?" if guess else "use completed, failed and canceled",
+                did_you_mean(str(word), _EVENTS, "use completed, failed and canceled"),
                 at=at,
             )
     events = (_EVENTS[str(word).lower()] for word in words or _EVENTS)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean
 
 PREFIX = "torchyard."
 LOG_QUOTA = f"{PREFIX}log_quota_mb"
@@ -97,10 +97,9 @@ def check(properties: Mapping[str, str]) -> None:
     """
     for key in properties:
         if key.startswith(PREFIX) and key not in TABLE:
-            guess = nearest(key, list(TABLE))
             raise InvalidSpec(
                 f"`{key[:80]}` is not a property of torchyard",
-                f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(TABLE)}",
+                did_you_mean(key, TABLE),
                 at=("properties", key),
             )
 
@@ -257,10 +256,9 @@ def preflight(properties: Mapping[str, str]) -> str:
     """
     written = properties.get(PREFLIGHT, _PREFLIGHT[0])
     if written not in _PREFLIGHT:
-        guess = nearest(written, list(_PREFLIGHT))
         raise InvalidSpec(
             f"`{PREFLIGHT}` is `{written[:50]}`",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(_PREFLIGHT)}",
+            did_you_mean(written, _PREFLIGHT),
             at=("properties", PREFLIGHT),
         )
     return written

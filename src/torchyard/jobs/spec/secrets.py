@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from torchyard.base.errors import InvalidInput, InvalidSpec, nearest
+from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean
 from torchyard.base.fields import literal
 from torchyard.jobs.spec.values import mapping
 from torchyard.shared import secret_values
@@ -45,10 +45,9 @@ def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]
             )
         for name in names:
             if name not in variables:
-                guess = nearest(name, list(variables))
                 raise InvalidSpec(
                     f"`{key}` names `{name[:80]}`, but the job has no such variable",
-                    f"did you mean `{guess}`?" if guess else "add it to `environment_variables`",
+                    did_you_mean(name, variables, "add it to `environment_variables`"),
                     at=at,
                 )
             if key == MARKED and 0 < len(variables[name]) < secret_values.SHORTEST_MARKED:

@@ -221,7 +221,7 @@ def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
             return known_key
     guess = _OLD_VALUES.get((key, plain), "")
     if guess not in choices:
-        guess = nearest(written, list(choices))
+        guess = nearest(written, choices)
     served = [value for value, known_key in choices.items() if known_key.support != "refused"]
     raise InvalidSpec(
         f"`{written}` is not a valid `{key}`",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.jobs.spec import own_properties
 
 _ACTIONS = ("dump", "fail")
@@ -34,10 +34,9 @@ def read(properties: Mapping[str, str]) -> Watched:
     """
     action = properties.get(_ACTION, "dump")
     if action not in _ACTIONS:
-        guess = nearest(action, _ACTIONS)
         raise InvalidSpec(
             f"`{_ACTION}` is `{action[:50]}`",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(_ACTIONS)}",
+            did_you_mean(action, _ACTIONS),
             at=("properties", _ACTION),
         )
     hang_after_s = _seconds(properties, "torchyard.hang_after_s")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.base.fields import described, unknown_key
 from torchyard.sweeps.spec.search_space import (
     Choice,
@@ -154,10 +154,9 @@ def _kind(body: Mapping[Any, Any], at: At) -> str:
         raise InvalidSpec(
             f"hyperparameter `{at[-1]}` has no `type`", f"use one of: {', '.join(KEYS)}", at=at
         )
-    guess = nearest(str(written), list(KEYS))
     raise InvalidSpec(
         f"`{str(written)[:80]}` is not a type of hyperparameter",
-        f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(KEYS)}",
+        did_you_mean(str(written), KEYS),
         at=(*at, "type"),
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.base.fields import literal
 from torchyard.shared import brackets
 from torchyard.sweeps.spec import shell_quotes
@@ -164,10 +164,9 @@ def _check_path(parameter: Parameter, path: tuple[str, ...], is_optional: bool) 
     having = [branch for branch in mappings if path[1] in branch.parameters]
     if not having:
         names = sorted({key for branch in mappings for key in branch.parameters})
-        guess = nearest(path[1], names)
         raise InvalidSpec(
             f"the command uses `${{{{search_space.{name}}}}}`, and no value of `{path[0]}` has it",
-            f"did you mean `{guess}`?" if guess else f"add `{path[1][:80]}` to one of its values",
+            did_you_mean(path[1], names, f"add `{path[1][:80]}` to one of its values"),
             at=AT,
         )
     count = len(getattr(parameter, "values", ()))

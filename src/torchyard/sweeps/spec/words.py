@@ -32,7 +32,7 @@ def one_of(
                 return word
     if written is None and "spec" in body:
         raise unknown_key("spec", (key,), at)
-    guess = nearest(written, list(words)) if isinstance(written, str) else ""
+    guess = nearest(written, words) if isinstance(written, str) else ""
     raise InvalidSpec(
         f"`{key}` is missing"
         if written is None
