@@ -264,7 +264,7 @@ def refuse_foreign(
 ) -> None:
     """
     Raises:
-        Forbidden: it is somebody else's, and the person is no contributor of the workspace.
+        Forbidden: it is somebody else's, and the person does not contribute to the workspace.
     """
     roles = roles_of(db, identity.user)
     granted = [roles[scope] for scope in ("", workspace) if scope in roles]

@@ -170,9 +170,9 @@ def test_an_update_by_file_is_the_whole_deployment(
                       "--set", "environment_variables.LEVEL=info")  # fmt: skip
     assert one_key["environment_variables"] == {"LEVEL": "info", "WORKER_COUNT": "2"}
     blue.write_text(written.replace("LEVEL: debug, ", ""))
-    whole = json_of(yard, *command, "--set", "instance_count=2")
-    assert whole["environment_variables"] == {"WORKER_COUNT": "2"}
-    assert whole["instance_count"] == 2
+    by_file = json_of(yard, *command, "--set", "instance_count=2")
+    assert by_file["environment_variables"] == {"WORKER_COUNT": "2"}
+    assert by_file["instance_count"] == 2
     blue.write_text(BLUE.replace("score.py", "main.py"))
     wrong = yard(*command)
     assert wrong.code == 2 and "blue.yml:8:3" in wrong.err and "no file `main.py`" in wrong.err

@@ -96,14 +96,11 @@ def update(
     for key in ("name", "$schema"):
         document.value.pop(key, None)
     endpoints = session.client().batch_endpoints
-    before = endpoints.get(name).raw
     if defaults:
         assignments = (f"defaults.{defaults}", *assignments)
-    for key in {assignment.partition("=")[0].partition(".")[0] for assignment in assignments}:
-        # `--set tags.team=x` changes one tag.
-        if isinstance(before.get(key), dict) and key not in document.value:
-            document.value[key] = dict(before[key])
-    changes = changes_from(assignments, {**options, "tags": tagged(tags)}, CHANGEABLE, document)
+    options |= {"tags": tagged(tags)}
+    before = endpoints.get(name).raw
+    changes = changes_from(assignments, options, CHANGEABLE, document, before)
     try:
         show_one(session, endpoints.update(name, changes))
     except TorchyardError as error:

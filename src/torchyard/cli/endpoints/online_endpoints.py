@@ -119,14 +119,9 @@ def update(
         "mirror_traffic": read_shares(mirror_traffic, "--mirror-traffic"),
     }
     endpoints = session.client().online_endpoints
+    options |= {**shares, "tags": tagged(tags)}
     before = endpoints.get(name).raw
-    for key in {assignment.partition("=")[0].partition(".")[0] for assignment in assignments}:
-        # `--set traffic.blue=0` changes one share, and `tags.team=x` one tag.
-        if isinstance(before.get(key), dict) and key not in document.value:
-            document.value[key] = dict(before[key])
-    changes = changes_from(
-        assignments, {**options, **shares, "tags": tagged(tags)}, CHANGEABLE, document
-    )
+    changes = changes_from(assignments, options, CHANGEABLE, document, before)
     try:
         show_one(session, endpoints.update(name, changes))
     except TorchyardError as error:

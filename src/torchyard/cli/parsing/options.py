@@ -385,14 +385,19 @@ def changes_from(
     options: dict[str, Any],
     changeable: tuple[str, ...],
     document: Document | None = None,
+    before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The changes that `update` sends: at least one, and only `changeable` keys.
 
     Args:
         document: of a file, over which assignments and options win.
+        before: what is changed; an assignment such as `tags.team=x` keeps its other tags.
     """
     document = document or document_from("", ())
     for assignment in assignments:
+        key = assignment.partition("=")[0].partition(".")[0]
+        if before and isinstance(before.get(key), dict):
+            document.value.setdefault(key, dict(before[key]))
         document.set(assignment)
     document.fill(options)
     wrong = [key for key in document.value if key not in changeable]

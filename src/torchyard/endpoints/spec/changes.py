@@ -7,7 +7,7 @@ from typing import Any
 
 from torchyard.base.fields import unknown_key
 
-# Each names one thing in several ways: half of the old way is no part of the new one.
+# Each names one thing in several ways: half of the old way must not stay.
 _REPLACED_AS_A_WHOLE = ("model", "environment")
 
 
