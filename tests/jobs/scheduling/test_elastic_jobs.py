@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -552,3 +553,13 @@ def test_machines_of_an_engine_are_named(services: Services, clock: FakeClock) -
     lab.rounds(3)
     assert lab.attempts(job)[-1].node_count == 2
     assert "goes on with 2 nodes: machine `d` is free" in lab.notices(job)
+
+
+def test_machines_that_came_back_a_moment_ago_are_used(services: Services) -> None:
+    lab = Lab(services)
+    machines = (EngineNode("a"), EngineNode("b", state="down"))
+    says(lab, machines)
+    lab.engine.cluster = replace(lab.engine.cluster, nodes=(EngineNode("a"), EngineNode("b")))
+    sizes = {"min_nodes": 1, "max_nodes": 2}
+    job = lab.submit(torchyard=sizes, resources={"instance_count": 2})
+    assert lab.attempts(job)[0].node_count == 2

@@ -449,8 +449,10 @@ def _fits_engine(engines: Engines, compute: Compute, job: JobSpec) -> None:
     """
     if compute.is_local:
         return
+    # An elastic job begins with the machines that are idle by this view.
+    age_s = 0.0 if job.elastic else _VIEW_S
     try:
-        view = engines.describe(compute.engine, compute.settings, _VIEW_S)
+        view = engines.describe(compute.engine, compute.settings, age_s)
     except EngineUnreachable:
         return
     except EngineRefused as refusal:
