@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-for package in ("onnx", "onnxscript", "onnxruntime"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
 
 from torchyard.models import onnx_files  # noqa: E402
 from torchyard.train import onnx  # noqa: E402

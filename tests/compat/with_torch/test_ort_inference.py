@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-for package in ("onnx", "onnxscript", "onnxruntime"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
-from compat.with_torch.test_ort_module import Block, train, wrapped  # noqa: E402
+from compat.with_torch.test_ort_module import Block, train, wrapped
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
