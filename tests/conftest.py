@@ -44,8 +44,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
     def remove_folder() -> None:
         files.remove(folder)
+        _remove_dangling_links()
 
     config.add_cleanup(remove_folder)
+
+
+def _remove_dangling_links() -> None:
+    """Those of nodes that a test has killed with their machine; see worker/system/temporary.py."""
+    for link in Path("/tmp").glob(f"yard-{os.getuid()}-*"):
+        if not link.exists():
+            link.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
