@@ -358,7 +358,8 @@ test-postgres-core: setup postgres
 
 # ONLY='digits or tried_again' runs these alone.
 test-e2e-postgres: setup postgres mpi
-	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres $(PYTEST) --timeout=600 \
+	TORCHYARD_TEST_SERVICES=required TORCHYARD_TEST_DATABASE=postgres \
+	  $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --durations=15 --timeout=600 \
 	  -m 'end_to_end and not (object_store or long or containers or azure or widgets or web_page)' -k 'not sqlite and ($(or $(ONLY),test))'
 
 # Public notebooks of Azure ML: REPOSITORY is a bare clone, SUITE sdk-v1 or sdk-v2, ONLY paths in it.
