@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _remove_dangling_links() -> None:
     """Those of nodes that a test has killed with their machine; see worker/system/temporary.py."""
     for link in Path("/tmp").glob(f"yard-{os.getuid()}-*"):
-        if not link.exists():
+        if not os.path.exists(link):
             link.unlink(missing_ok=True)
 
 

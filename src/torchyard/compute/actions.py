@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents import faults
-from torchyard.base.errors import Conflict, InvalidSpec, NotFound, did_you_mean, nearest
+from torchyard.base.errors import Conflict, InvalidSpec, NotFound, did_you_mean
 from torchyard.compute import (
     accounts,
     documents,
@@ -156,11 +156,10 @@ def get(db: Database, workspace: str, name: str) -> Compute:
         compute_row = store.get(connection, workspace, name)
         if compute_row is not None:
             return compute_row
-        guess = nearest(name, [compute.name for compute in store.list_in(connection, workspace)])
-    hint = f"did you mean `{guess}`?" if guess else "list what exists with `yard compute list`"
+        names = [compute.name for compute in store.list_in(connection, workspace)]
     raise NotFound(
         f"compute `{name}` does not exist in workspace `{workspace}`",
-        hint,
+        did_you_mean(name, names, "list what exists with `yard compute list`"),
         code="compute_not_found",
     )
 

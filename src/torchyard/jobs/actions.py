@@ -23,7 +23,6 @@ from torchyard.base.errors import (
     InvalidSpec,
     NotFound,
     did_you_mean,
-    nearest,
 )
 from torchyard.jobs.records import (
     attempt_store,
@@ -65,8 +64,8 @@ def get(services: RecordServices, workspace: str, name: str) -> Job:
         job = store.job_named(connection, workspace, name)
         if job is not None:
             return job
-        guess = nearest(name, store.job_names(connection, workspace))
-    hint = f"did you mean `{guess}`?" if guess else "list jobs with `yard job list`"
+        names = store.job_names(connection, workspace)
+    hint = did_you_mean(name, names, "list jobs with `yard job list`")
     raise NotFound(
         f"job `{name}` does not exist in workspace `{workspace}`", hint, code="job_not_found"
     )

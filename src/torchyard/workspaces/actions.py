@@ -29,7 +29,6 @@ from torchyard.base.errors import (
     NotAuthenticated,
     NotFound,
     did_you_mean,
-    nearest,
 )
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import azure_keys, notifications, quotas, store
@@ -256,8 +255,8 @@ def get(db: Database, name: str) -> Workspace:
         workspace_row = store.get_workspace(connection, name)
         if workspace_row is not None:
             return workspace_row
-        guess = nearest(name, [workspace.name for workspace in store.list_workspaces(connection)])
-    hint = f"did you mean `{guess}`?" if guess else "list what exists with `yard workspace list`"
+        names = [workspace.name for workspace in store.list_workspaces(connection)]
+    hint = did_you_mean(name, names, "list what exists with `yard workspace list`")
     raise NotFound(f"workspace `{name}` does not exist", hint)
 
 

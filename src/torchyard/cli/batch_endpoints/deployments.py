@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.base.errors import TorchyardError
 from torchyard.cli.batch_endpoints.endpoints import JOB_COLUMNS
+from torchyard.cli.parsing import deployments
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
     accepts,
     common,
     confirm,
-    deployment_changes,
     filed,
     name_argument,
     tagged,
-    warn,
 )
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
     from torchyard.client.batch_endpoints.deployments import BatchDeployment
-    from torchyard.client.client import Client
 
 group = noun("batch-deployment")
 
@@ -58,7 +54,7 @@ def create(session: Session, document: Document, set_default: bool, **options: A
     """
     document.fill(options)
     client = session.client()
-    deployment = _submit(client, document)
+    deployment = deployments.create(client.batch_deployments, document)
     if set_default:
         changes = {"defaults": {"deployment_name": deployment.name}}
         client.batch_endpoints.update(deployment.endpoint_name, changes)
@@ -82,24 +78,13 @@ def update(
 ) -> None:
     """Change a deployment; jobs that are there stay as they are.
 
+    `-f` gives the whole deployment, `--set` alone single keys.
+
     Example: yard batch-deployment update -n blue -e digits --set settings.mini_batch_size=50
     """
     document.fill({"tags": tagged(tags)})
-    endpoint, deployment_name, changes = deployment_changes(document, endpoint_name, name)
     client = session.client()
-    try:
-        if document.name:
-            # As for az, a file is the whole deployment: what it no longer says is gone.
-            client.batch_deployments.get(endpoint, deployment_name)
-            document.fill({"endpoint_name": endpoint, "name": deployment_name})
-            deployment = _submit(client, document)
-        else:
-            deployment = client.batch_deployments.update(
-                endpoint, deployment_name, changes, document.folder
-            )
-            _say(deployment)
-    except TorchyardError as error:
-        raise document.locate(error) from error.__cause__
+    deployment = deployments.update(client.batch_deployments, document, endpoint_name, name)
     show_one(session, deployment)
 
 
@@ -138,10 +123,10 @@ def delete(session: Session, name: str, endpoint_name: str, yes: bool) -> None:
 
     Example: yard batch-deployment delete -n blue -e digits --yes
     """
-    deployments = session.client().batch_deployments
-    deployments.get(endpoint_name, name)
+    client = session.client()
+    client.batch_deployments.get(endpoint_name, name)
     confirm(f"Delete deployment `{name}` of batch endpoint `{endpoint_name}`?", yes)
-    deployments.delete(endpoint_name, name)
+    client.batch_deployments.delete(endpoint_name, name)
     text = f"Deployment `{name}` is deleted."
     tables.done(session.form, {"name": name, "deleted": True}, text)
 
@@ -162,22 +147,3 @@ def list_jobs(session: Session, name: str, endpoint_name: str) -> None:
 def show_one(session: Session, deployment: BatchDeployment) -> None:
     shown = {key: value for key, value in deployment.raw.items() if key not in _HIDDEN}
     tables.one(session.form, deployment.raw, lambda: tables.fields(tables.titled(shown)))
-
-
-def _submit(client: Client, document: Document) -> BatchDeployment:
-    """Upload what the document names and create the deployment; say what has no effect."""
-    from torchyard.cli.terminal import progress
-
-    try:
-        with progress.uploading() as sent:
-            folder = document.folder or Path.cwd()
-            deployment = client.batch_deployments.create(document.value, folder, sent)
-    except TorchyardError as error:
-        raise document.locate(error) from error.__cause__
-    _say(deployment)
-    return deployment
-
-
-def _say(deployment: BatchDeployment) -> None:
-    for notice in deployment.notices:
-        warn(notice)

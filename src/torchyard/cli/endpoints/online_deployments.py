@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.errors import InvalidInput
 from torchyard.base.terminal_text import plain
 from torchyard.cli.endpoints.online_endpoints import without_local
+from torchyard.cli.parsing import deployments
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
     common,
     confirm,
-    deployment_changes,
     filed,
     name_argument,
     tagged,
@@ -25,7 +24,6 @@ from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
-    from torchyard.client.client import Client
     from torchyard.client.endpoints.online_deployments import OnlineDeployment
 
 group = noun("online-deployment")
@@ -68,7 +66,7 @@ def create(
         )
     document.fill(options)
     client = session.client()
-    deployment = submit(client, document)
+    deployment = deployments.create(client.online_deployments, document)
     if not no_wait:
         deployment = client.online_deployments.wait(deployment)
     if all_traffic:
@@ -99,24 +97,13 @@ def update(
 ) -> None:
     """Change a deployment, and wait until the change is served; no request fails meanwhile.
 
+    `-f` gives the whole deployment, `--set` alone single keys.
+
     Example: yard online-deployment update -n blue -e digits --set instance_count=2
     """
     document.fill({**options, "tags": tagged(tags)})
-    endpoint, deployment_name, changes = deployment_changes(document, endpoint_name, name)
     client = session.client()
-    try:
-        if document.name:
-            # As for az, a file is the whole deployment: what it no longer says is gone.
-            client.online_deployments.get(endpoint, deployment_name)
-            document.fill({"endpoint_name": endpoint, "name": deployment_name})
-            deployment = submit(client, document)
-        else:
-            deployment = client.online_deployments.update(
-                endpoint, deployment_name, changes, document.folder
-            )
-            _say(deployment)
-    except TorchyardError as error:
-        raise document.locate(error) from error.__cause__
+    deployment = deployments.update(client.online_deployments, document, endpoint_name, name)
     if not no_wait:
         deployment = client.online_deployments.wait(deployment)
     show_one(session, deployment)
@@ -160,10 +147,10 @@ def delete(session: Session, name: str, endpoint_name: str, yes: bool, no_wait: 
 
     Example: yard online-deployment delete -n blue -e digits --yes
     """
-    deployments = session.client().online_deployments
-    deployments.get(endpoint_name, name)
+    client = session.client()
+    client.online_deployments.get(endpoint_name, name)
     confirm(f"Delete deployment `{name}` of endpoint `{endpoint_name}`?", yes)
-    deployments.delete(endpoint_name, name, wait=not no_wait)
+    client.online_deployments.delete(endpoint_name, name, wait=not no_wait)
     text = f"Deployment `{name}` is {'being ' if no_wait else ''}deleted."
     tables.done(session.form, {"name": name, "deleted": not no_wait}, text)
 
@@ -183,8 +170,8 @@ def get_logs(session: Session, name: str, endpoint_name: str, lines: int, instan
 
     Example: yard online-deployment get-logs -n blue -e digits --lines 100
     """
-    deployments = session.client().online_deployments
-    click.echo(plain(deployments.logs(endpoint_name, name, lines, instance)))
+    client = session.client()
+    click.echo(plain(client.online_deployments.logs(endpoint_name, name, lines, instance)))
 
 
 @group.command("drift")
@@ -239,20 +226,6 @@ def drift(
     tables.one(session.form, report.to_json(), lambda: drift_page.text_of(report))
 
 
-def submit(client: Client, document: Document) -> OnlineDeployment:
-    """Upload what the document names and create the deployment; say what has no effect."""
-    from torchyard.cli.terminal import progress
-
-    try:
-        with progress.uploading() as sent:
-            folder = document.folder or Path.cwd()
-            deployment = client.online_deployments.create(document.value, folder, sent)
-    except TorchyardError as error:
-        raise document.locate(error) from error.__cause__
-    _say(deployment)
-    return deployment
-
-
 def show_one(session: Session, deployment: OnlineDeployment) -> None:
     shown = {key: value for key, value in deployment.raw.items() if key not in _HIDDEN}
     rows = [
@@ -260,11 +233,6 @@ def show_one(session: Session, deployment: OnlineDeployment) -> None:
         for each in deployment.raw["instances"]
     ]
     tables.one(session.form, deployment.raw, lambda: tables.fields([*tables.titled(shown), *rows]))
-
-
-def _say(deployment: OnlineDeployment) -> None:
-    for notice in deployment.notices:
-        warn(notice)
 
 
 def _ready(row: dict[str, Any]) -> int:

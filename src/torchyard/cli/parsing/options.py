@@ -359,27 +359,6 @@ def document_from(file: str, assignments: tuple[str, ...]) -> Document:
     return document
 
 
-def deployment_changes(
-    document: Document, endpoint: str | None, name: str | None
-) -> tuple[str, str, dict[str, Any]]:
-    """The endpoint, the deployment and what `update` changes of it.
-
-    Args:
-        endpoint: as an option named it, which wins over the document. So does `name`.
-    """
-    changes = {key: value for key, value in document.value.items() if key != "$schema"}
-    in_file = changes.pop("endpoint_name", None), changes.pop("name", None)
-    endpoint, name = endpoint or in_file[0], name or in_file[1]
-    if not isinstance(name, str) or not isinstance(endpoint, str):
-        raise InvalidInput(
-            "the deployment's name or its endpoint's is missing",
-            "give them with `--name` and `--endpoint-name`",
-        )
-    if not changes:
-        raise InvalidInput("no changes were given", "use `--set key=value`")
-    return endpoint, name, changes
-
-
 def changes_from(
     assignments: tuple[str, ...],
     options: dict[str, Any],

@@ -58,13 +58,14 @@ def check(command: str, space: SearchSpace, inputs: Mapping[str, Any]) -> None:
     for use in uses:
         if use.path[0] not in space.parameters:
             name = ".".join(use.path)[:80]
-            guess = nearest(use.path[0], list(space.parameters))
             raise InvalidSpec(
                 f"the command uses `${{{{search_space.{name}}}}}`, and the search space has no "
                 f"`{use.path[0][:80]}`",
-                f"did you mean `{guess}`?"
-                if guess
-                else f"add a range for `{use.path[0][:80]}` to the search space",
+                did_you_mean(
+                    use.path[0],
+                    space.parameters,
+                    f"add a range for `{use.path[0][:80]}` to the search space",
+                ),
                 at=AT,
             )
     for content in brackets.contents(command, _OPEN, _CLOSE):
