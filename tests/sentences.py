@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -33,6 +35,12 @@ class Sentence:
     def is_of(self, error: TorchyardError) -> None:
         place = ".".join(map(str, error.at))
         self._compare(code=error.code, place=place, message=error.message, hint=error.hint)
+
+    def is_answer(self, body: Mapping[str, Any]) -> None:
+        """Of an answer over HTTP."""
+        error = body["error"]
+        place = ".".join(map(str, error["at"]))
+        self._compare(code=error["code"], place=place, message=error["message"], hint=error["hint"])
 
     def is_printed(self, stderr: str) -> None:
         """Of the first error that a command has printed."""

@@ -19,6 +19,7 @@ def test_an_address_of_the_internet_is_public(text: str) -> None:
         "192.0.2.1", "198.18.0.1", "::", "::1", "fe80::1", "fd00::1", "fec0::1", "ff02::1",
         "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::10.0.0.1",
         "2002:7f00:1::", "2002:a00:1::", "2001:db8::1", "2001:0:7f00:1::",
+        "168.63.129.16", "192.0.0.192", "3fff::1", "::ffff:168.63.129.16", "64:ff9b::a83f:8110",
     ],
 )  # fmt: skip
 def test_an_address_of_a_machine_or_site_is_not_public(text: str) -> None:

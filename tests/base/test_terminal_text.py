@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from torchyard.base.terminal_text import coloured, escaped, escaped_json, plain
+from torchyard.base.terminal_text import ColouredBytes, coloured, escaped, escaped_json, plain
 
 HOSTILE = [
     "\x1b]0;owned\x07",
@@ -35,3 +35,24 @@ def test_nothing_controls_the_terminal(text: str) -> None:
 def test_lines_stay_and_plain_text_has_no_colours() -> None:
     assert plain("a\n\x1b[1mb\x1b[0m") == "a\nb" and plain(None) == ""
     assert coloured("a\nb\tc") == "a\nb       c"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_bytes_that_come_in_pieces_control_no_terminal(text: str) -> None:
+    content = (
+        f"größe {text.encode(errors='replace').decode()} \x1b[31mred\x1b[0m 50%\r\tend\n".encode()
+    )
+    for size in (1, 2, 3, len(content)):
+        cleaned = ColouredBytes()
+        pieces = [content[start : start + size] for start in range(0, len(content), size)]
+        shown = b"".join(cleaned.take(piece) for piece in pieces).decode()
+        assert "größe " in shown and shown.endswith(" \x1b[31mred\x1b[0m 50%\r\tend\n")
+        rest = shown.replace("\x1b[31m", "").replace("\x1b[0m", "")
+        assert not [
+            c for c in rest if c in "\x1b\x00\x07\x08\x7f\x85\x9b\x9c\x9d\u202e\u2066\u2069\u200e"
+        ]
+
+
+def test_output_without_controls_stays_as_it_is() -> None:
+    content = "größe 日本 \x1b[1;32mok\x1b[0m\n".encode() + b"\xff\xfe not text\r\n"
+    assert ColouredBytes().take(content) == content

@@ -24,12 +24,13 @@ class Browser:
     Args:
         certificate: who signed the server's.
         person: by which name it signs in at the provider.
+        confirms: whether its user says that they began a sign-in for which a program waits.
     """
 
-    def __init__(self, certificate: str, person: str) -> None:
+    def __init__(self, certificate: str, person: str, confirms: bool = True) -> None:
         context = ssl.create_default_context(cafile=certificate)
         self.cookies = http.cookiejar.CookieJar()
-        self._person = person
+        self._person, self.confirms = person, confirms
         self._opener = urllib.request.build_opener(
             urllib.request.HTTPCookieProcessor(self.cookies),
             urllib.request.HTTPSHandler(context=context),
@@ -50,9 +51,14 @@ class Browser:
         for _ in range(4):
             action = re.search(r'<form[^>]*action="([^"]+)"', page.text)
             if action is None or "/interaction/" not in page.url:
-                return page
+                return self._confirm(page) if self.confirms else page
             is_login = 'name="login"' in page.text
             form = {"prompt": "login", "login": self._person, "password": "any"}
             target = urljoin(page.url, html.unescape(action[1]))
             page = self.open(target, form if is_login else {"prompt": "consent"})
         return page
+
+    def _confirm(self, page: Page) -> Page:
+        """Say that a sign-in for which a program waits was begun by its user."""
+        link = re.search(r'<a href="(http://127\.0\.0\.1:[^"]+)">Yes', page.text)
+        return page if link is None else self.open(html.unescape(link[1]))

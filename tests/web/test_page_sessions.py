@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sentences import Sentence
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.base.clock import FakeClock, to_text
 from torchyard.workspaces import sessions
@@ -96,6 +97,23 @@ def test_revoking_its_token_ends_a_session(site: Served) -> None:
     page = signed_in(site, "dan")
     site.ok("dan", "DELETE", "/v1/users/dan/tokens/first")
     assert _who(page)[0] == 401
+
+
+def test_a_session_makes_lasting_tokens_only_right_after_its_person_signed_in(
+    site: Served, clock: FakeClock, sentence: Sentence
+) -> None:
+    page = signed_in(site, "dan")
+    assert page.ask("POST", "/v1/users/dan/tokens", {"name": "laptop"}).status_code == 201
+    clock.advance(601)
+    answer = page.ask("POST", "/v1/users/dan/tokens", {"name": "stolen"})
+    assert answer.status_code == 403 and answer.json()["error"]["code"] == "sign_in_again"
+    sentence.is_answer(answer.json())
+    rotated = page.ask("POST", "/v1/users/dan/tokens/laptop/rotate", {})
+    assert rotated.json()["error"]["code"] == "sign_in_again"
+    # A person's own token still does, and so does a new session.
+    site.ok("dan", "POST", "/v1/users/dan/tokens", {"name": "desktop"})
+    page = signed_in(site, "dan")
+    assert page.ask("POST", "/v1/users/dan/tokens", {"name": "phone"}).status_code == 201
 
 
 def test_rotating_and_revoking_all_tokens_end_sessions(site: Served) -> None:

@@ -44,6 +44,7 @@ def fill(
     """What routes receive by `Depends`; see base/dependencies.py."""
     services = parts.services
     state.access = parts.access
+    state.trouble = ""
     state.signer = parts.signer
     state.scheduler = parts.scheduler
     state.audit = audit

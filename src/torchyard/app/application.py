@@ -9,6 +9,7 @@ Always: a group's routes are imported when the first request comes for them.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.files import write_atomically
-from torchyard.base.home import home_database
+from torchyard.base.home import hold, home_database
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
 from torchyard.compute import actions as computes
@@ -88,6 +89,8 @@ from torchyard.workspaces.spellings import Spellings
 
 if TYPE_CHECKING:
     from torchyard.sign_in.routes import SignIn
+
+_log = logging.getLogger(__name__)
 
 
 def build(
@@ -164,7 +167,7 @@ def _parts(
     services.job_types[SWEEP] = SweepJobs()
     services.job_types.update(release_jobs.job_types())
     signer = Signer(services.home, services.for_nodes.server_id)
-    access = Access(services.db, services.clock, signer)
+    access = Access(services.db, services.clock, signer, hold.is_held(services.home))
     scheduler = Scheduler(services, services.engines, url)
     ray_heads = heads.of_server(services.home, environ)
     sender = Sender(services.db, services.clock, services.messages)
@@ -310,25 +313,39 @@ async def _lifespan(
     services = parts.services
     app.state.body_spool.clear()
     services.signals.attach(asyncio.get_running_loop())
+    if hold.is_held(services.home):
+        _log.warning("%s: %s", hold.TROUBLE, hold.HINT)
+        app.state.trouble = f"{hold.TROUBLE}: {hold.HINT}"
+        yield
+    else:
+        _start(parts)
+        async with keeping(services), keeping_endpoints(services, scoring_at):
+            yield
+        _stop(parts)
+    app.state.job_services.close()
+    _close(parts, builds, audit)
+
+
+def _start(parts: Parts) -> None:
+    """What starts jobs, or tells people of them."""
     parts.scheduler.start()
     parts.folder_gates.start()
     parts.sender.start()
     parts.sweeps.start()
     parts.releases.start()
-    parts.heads.start_keeping(lambda: computes.ray_heads(services.db))
+    parts.heads.start_keeping(lambda: computes.ray_heads(parts.services.db))
     parts.machine_counts.start()
-    async with keeping(services), keeping_endpoints(services, scoring_at):
-        yield
-    app.state.job_services.close()
-    _close(parts, builds, audit)
 
 
-def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
+def _stop(parts: Parts) -> None:
     parts.folder_gates.stop()
     parts.sweeps.stop()
     parts.releases.stop()
     parts.scheduler.stop()
     parts.sender.stop()
+
+
+def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
     builds.close()
     audit.close()
     if parts.sharing is not None:

@@ -23,8 +23,8 @@ router = APIRouter(route_class=GuardedRoute)
 
 @router.get("/health", tags=["server"])
 @needs(Permission.OPEN)
-async def health(scheduler: SchedulerOf) -> dict[str, Any]:
-    trouble = scheduler.trouble
+async def health(request: Request, scheduler: SchedulerOf) -> dict[str, Any]:
+    trouble = scheduler.trouble or request.app.state.trouble
     return {
         "status": "degraded" if trouble else "ok",
         "trouble": trouble,

@@ -26,7 +26,7 @@ from torchyard.backups import secrets as secret_parts
 from torchyard.backups.archive import About
 from torchyard.base.db import SCHEMA_VERSION, refuse_development, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.home import home_database
+from torchyard.base.home import hold, home_database
 from torchyard.shared import locks
 
 _RECORDS = "torchyard.db"
@@ -77,7 +77,8 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
         with tempfile.TemporaryDirectory(prefix=".yard-backup-", dir=target.parent) as scratch:
             saved = Path(scratch) / _RECORDS
             schema = records.save(db, saved)
-            secrets = secret_parts.take_out(saved, home)
+            with db.read() as connection:
+                secrets = secret_parts.read(connection, home)
             described = Path(scratch) / secret_parts.FILE
             described.write_bytes(secret_parts.to_json(secrets, passphrase))
             about = About(archive.FORMAT, torchyard.__version__, schema, _now(), str(home))
@@ -95,7 +96,7 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
 
 
 def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Result:
-    """Make a home from a backup.
+    """Make a home from a backup, which is held: see base/home/hold.py.
 
     Args:
         database: where the records go; empty for a file in the home.
@@ -117,7 +118,8 @@ def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Re
         saved = unfinished / _RECORDS
         if not saved.exists():
             raise InvalidInput(f"the backup `{source}` holds no records")
-        missing = _put_secrets_back(saved, unfinished, source, passphrase)
+        missing = _put_secrets_back(unfinished, source, passphrase)
+        hold.hold(unfinished, source)
         if url == default:
             opened = records.open_file(saved)
             try:
@@ -140,16 +142,16 @@ def _accept(source: Path, about: About) -> None:
     refuse_newer(about.schema)
 
 
-def _put_secrets_back(saved: Path, unfinished: Path, source: Path, passphrase: str) -> list[str]:
+def _put_secrets_back(unfinished: Path, source: Path, passphrase: str) -> list[str]:
     """What is missing after it."""
     file = unfinished / secret_parts.FILE
     if not file.exists():
-        return []  # a backup of a version that left them in the records
+        raise InvalidInput(f"the backup `{source}` holds no `{secret_parts.FILE}`")
     secrets, names = secret_parts.from_json(file.read_bytes(), passphrase, source)
     file.unlink()
     if secrets is None:
         return names
-    secret_parts.put_back(saved, unfinished, secrets)
+    secret_parts.put_back(unfinished, secrets)
     return []
 
 

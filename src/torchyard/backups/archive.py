@@ -24,6 +24,7 @@ from typing import IO, Any, Protocol
 
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.files import inside, safe_relative
+from torchyard.shared.archives import BoundedTarInfo
 
 ABOUT = "about.json"
 MANIFEST = "manifest.json"
@@ -274,7 +275,7 @@ def _in_folder(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _in_tar(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
     if not source.exists():
         raise InvalidInput(f"`{source}` does not exist", "name a file or folder")
-    with tarfile.open(source, "r|*") as tar:
+    with tarfile.open(source, "r|*", tarinfo=BoundedTarInfo) as tar:
         for member in tar:
             file = tar.extractfile(member) if member.isreg() else None
             if file is None:

@@ -23,6 +23,11 @@ Resolved = tuple[int, tuple[Any, ...]]
 """A family, and an address as `socket.connect` takes it."""
 # Translators turn its addresses into the IPv4 address in their last 32 bits.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# What Python calls global although it leads to a cloud's own services, or nowhere: Azure's and
+# Oracle's metadata, and the second network for documentation (RFC 9637).
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(text) for text in ("168.63.129.16/32", "192.0.0.192/32", "3fff::/20")
+)
 
 _IPV6_CLIENT_BITS = 64
 """A provider gives a client at least this network, within which it may use any address."""
@@ -101,6 +106,7 @@ def is_public(address: IpAddress) -> bool:
     """Whether an address, and any that stands inside it, is of the public internet."""
     return all(
         each.is_global
+        and not any(each in network for network in _NOT_PUBLIC)
         and not (each.is_multicast or each.is_reserved or each.is_unspecified)
         and not (isinstance(each, ipaddress.IPv6Address) and each.is_site_local)
         for each in _with_inner(address)

@@ -34,10 +34,11 @@ from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeDecorator
 
-from torchyard.base import postgres
+from torchyard.base import postgres, sealed_columns
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.sealed_columns import Seal
 
-SCHEMA_VERSION = "0200"
+SCHEMA_VERSION = "0205"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0129.
 _FIRST_VERSION = "0200"
 
@@ -91,15 +92,18 @@ class Database:
         url: an SQLAlchemy URL, `sqlite:////path/file.db` or `postgresql://user@host/name`.
         shared: other servers write there, too: none may hold them up by a transaction that it
             does not go on with.
+        seal: of the home that it belongs to; None passes sealed values through as they are.
     """
 
-    def __init__(self, url: str | URL, shared: bool = False) -> None:
+    def __init__(self, url: str | URL, shared: bool = False, seal: Seal | None = None) -> None:
         self.url = make_url(url)
         self._shared = shared
+        self._seal = seal
         self._is_postgres = self.url.get_backend_name() == "postgresql"
         self._engine: Engine = (
             postgres.engine(self.url, shared) if self._is_postgres else _sqlite_engine(self.url)
         )
+        sealed_columns.use(self._engine, seal)
         self._reading: Engine = self._engine
         if self._is_postgres:
             self._reading = self._engine.execution_options(
@@ -127,7 +131,7 @@ class Database:
 
     def apart(self) -> Database:
         """The same one by connections of its own: for what must not wait behind all requests."""
-        return Database(self.url, self._shared)
+        return Database(self.url, self._shared, self._seal)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

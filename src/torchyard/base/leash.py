@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import AnyStr
+from typing import IO, AnyStr
 
 # How long it may take to end what was started, before the rest is killed together.
 _END_LIMIT_S = 10.0
@@ -77,7 +77,10 @@ os._exit(code if code >= 0 else 128 - code)
 
 
 def run(
-    words: Sequence[str], timeout_s: float, variables: Mapping[str, str] | None = None
+    words: Sequence[str],
+    timeout_s: float,
+    variables: Mapping[str, str] | None = None,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
 ) -> subprocess.CompletedProcess[str]:
     """Run the program and read what it prints.
 
@@ -90,7 +93,7 @@ def run(
     """
     with subprocess.Popen(
         command(words),
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

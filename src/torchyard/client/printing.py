@@ -13,11 +13,12 @@ import codecs
 import io
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Protocol, TextIO
 
-from torchyard.base.terminal_text import plain
+from torchyard.base.terminal_text import ColouredBytes, plain
 from torchyard.client.streams import Frame
 from torchyard.client.times import duration, seconds_between
 
@@ -82,6 +83,7 @@ class Printer:
         live: shows what several ranks have written of lines that are not whole yet, such as
             progress bars; None where they are written once they are whole.
         build_log: where the bytes of an environment's build go; standard error when None.
+        cleans: leave out what could control a terminal, other than colours: of somebody else's job.
     """
 
     def __init__(
@@ -92,7 +94,11 @@ class Printer:
         end_line: Callable[[], None] | None = None,
         live: LiveArea | None = None,
         build_log: BinaryIO | None = None,
+        cleans: bool = False,
     ) -> None:
+        self._cleaned: defaultdict[tuple[Any, ...], ColouredBytes] | None = (
+            defaultdict(ColouredBytes) if cleans else None
+        )
         self._out = out
         self._build_log = build_log
         self._say = say
@@ -107,6 +113,9 @@ class Printer:
         self.seen_ranks: set[int] = set()
 
     def frame(self, frame: Frame) -> None:
+        if self._cleaned is not None and frame.content:
+            key = (frame.kind, frame.fields.get("attempt"), frame.fields.get("path"))
+            frame = replace(frame, content=self._cleaned[key].take(frame.content))
         if frame.kind == "log":
             self._log(frame)
         elif frame.kind == "build":

@@ -15,6 +15,7 @@ from sqlalchemy import (
 
 from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
+from torchyard.base.documents import secret_variables
 from torchyard.components.types import Component
 
 components = Table(
@@ -25,7 +26,11 @@ components = Table(
     Column("name", String(256), nullable=False),
     Column("version", String(64), nullable=False),
     Column("type", String(32), nullable=False),
-    Column("definition", JSON, nullable=False),
+    Column(
+        "definition",
+        secret_variables.sealed("component `{name}`"),
+        nullable=False,
+    ),
     Column("hash", String(64), nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("owner", String(128), nullable=False),

@@ -20,9 +20,6 @@ from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, did_you_m
 from torchyard.connections import documents, store
 from torchyard.connections.types import CREDENTIALS, WorkspaceConnection
 
-LEFT_OUT = {"torchyard.credentials": "left out of a backup"}
-"""In place of the credentials that a backup left out."""
-
 
 def put(
     db: Database,
@@ -131,7 +128,7 @@ def refuse_left_out(made: WorkspaceConnection) -> None:
     Raises:
         InvalidInput: the credentials are not here.
     """
-    if made.credentials == LEFT_OUT:
+    if made.credentials == store.LEFT_OUT:
         raise InvalidInput(
             f"connection `{made.name}` has no credentials: the backup that this server was "
             "restored from left them out",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     Boolean,
@@ -16,7 +19,17 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.base.sealed_columns import SealedJson
 from torchyard.connections.types import WorkspaceConnection
+
+LEFT_OUT = {"torchyard.credentials": "left out of a backup"}
+"""In place of the credentials that a backup left out."""
+_OF = "the credentials of connection `{name}`"
+
+
+def _without_credentials(credentials: Mapping[str, Any]) -> Mapping[str, Any]:
+    return LEFT_OUT if credentials else credentials
+
 
 connections = Table(
     "workspace_connections",
@@ -26,7 +39,7 @@ connections = Table(
     Column("category", String(64), nullable=False),
     Column("target", Text, nullable=False),
     Column("auth_type", String(32), nullable=False),
-    Column("credentials", JSON, nullable=False),
+    Column("credentials", SealedJson(_without_credentials, _OF), nullable=False),
     Column("properties", JSON, nullable=False),
     Column("is_shared", Boolean, nullable=False),
     Column("owner", String(128), nullable=False),

@@ -8,7 +8,6 @@ Always: a file is complete or absent; credentials never leave the server.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -38,8 +37,6 @@ BLOB_STORE = "workspaceblobstore"
 BUILT_IN = (BLOB_STORE, ARTIFACT_STORE)
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PRIVATE = "server_files"
-WITHOUT_CREDENTIALS = '{"torchyard.credentials": "left out of a backup"}'
-"""The options of a datastore, as JSON, whose credentials its backup left out."""
 # Which kinds name paths of the server's own machine, by key.
 _WITH_PATHS = {"path": ("local",), "private_key_file": ("sftp",)}
 _CREATE_HINT = "create another one with `yard datastore create`"
@@ -294,7 +291,7 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
                 code=_PRIVATE,
             )
         return folder
-    if datastore.options == json.loads(WITHOUT_CREDENTIALS):
+    if datastore.options == store.LEFT_OUT:
         raise InvalidInput(
             f"datastore `{datastore.name}` has no credentials: the backup that this server was "
             "restored from left them out",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -22,7 +22,21 @@ from sqlalchemy import (
 
 from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
+from torchyard.base.sealed_columns import SealedJson
 from torchyard.data.types import DataAsset, Datastore, UrlMap
+
+LEFT_OUT = {"torchyard.credentials": "left out of a backup"}
+"""In place of the options of a datastore whose credentials a backup left out."""
+_OF = "the credentials of datastore `{name}`"
+# Options of fsspec that say where and as whom. Every other one lets somebody in.
+_OPEN = {"account_host", "account_name", "anon", "client_id", "client_kwargs", "endpoint_url"}
+_OPEN |= {"host", "key_filename", "port", "tenant_id", "username"}
+
+
+def _without_credentials(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    is_open = options.keys() <= _OPEN or options.get("token") == "anon"
+    return options if is_open else LEFT_OUT
+
 
 datastores = Table(
     "datastores",
@@ -32,7 +46,7 @@ datastores = Table(
     Column("kind", String(32), nullable=False),
     Column("url", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
-    Column("options", JSON, nullable=False),
+    Column("options", SealedJson(_without_credentials, _OF), nullable=False),
     Column("document", JSON, nullable=False),
     Column("description", Text, nullable=False),
     Column("tags", JSON, nullable=False),

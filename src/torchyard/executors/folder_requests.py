@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared import chunks
 from torchyard.shared.folder_link import blocks
 from torchyard.shared.folder_link.blocks import BLOCK_BYTES, LAST, MORE, RESET, Block, BlockId
 
@@ -143,7 +144,7 @@ class Exchange:
         """A body in chunks, without their frames."""
         while True:
             try:
-                left = int(self._line(), 16)
+                left = chunks.size_bytes(self._line())
             except ValueError as error:
                 raise BadRequest("a body whose chunks have no sizes") from error
             if left <= 0:

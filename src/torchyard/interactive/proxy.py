@@ -24,6 +24,7 @@ from torchyard.base.errors import TorchyardError
 from torchyard.interactive import heads
 from torchyard.interactive.heads import BadHead, Head, RequestLine
 from torchyard.interactive.links import Links
+from torchyard.shared import chunks
 from torchyard.tunnels.tunnel import Channel, ChannelClosed
 
 SIGN_IN = "/.torchyard/sign-in"
@@ -297,7 +298,7 @@ async def _pass_chunks(reader: asyncio.StreamReader, channel: Channel) -> None:
     while True:
         line = await reader.readuntil(b"\r\n")
         try:
-            left = int(line[:-2].partition(b";")[0], 16)
+            left = chunks.size_bytes(line)
         except ValueError:
             raise BadHead("a malformed chunk") from None
         await channel.write(b"%x\r\n" % left)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import BuildFailed
+from torchyard.shared.archives import BoundedTarInfo
 
 _BESIDE = b"$ORIGIN/../lib\0"
 _CHECK_S = 300.0
@@ -30,7 +31,7 @@ def unpack(file: Path, engines: Path, ray: str, version: str) -> None:
         BuildFailed: it does not run here.
     """
     arrived = file.parent
-    with tarfile.open(file) as archive:
+    with tarfile.open(file, tarinfo=BoundedTarInfo) as archive:
         # Python 3.12 and later ask which entries are trusted.
         more: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
         archive.extractall(arrived, **more)

@@ -12,7 +12,8 @@ program only on the browser's own machine, or through its user's hands.
 2. /start sets the cookie and sends the browser to the provider; state, nonce and PKCE verifier are
    sealed in `state`.
 3. The provider sends it to /callback with a code. The server redeems the code, checks the ID token,
-   and sends the browser to the port with a sealed grant; without a port it shows the grant.
+   and asks whether the user has started the program at that port; if so, the browser takes a
+   sealed grant there. Without a port it shows the grant.
 4. `yard login` posts grant and secret to /token, and gets a token of that person.
 
 For the web page /page takes the place of 1 and 2, and the answer to 3 sets the session's cookie and
@@ -53,7 +54,9 @@ _GRANT_LIMIT_S = 120
 _CHALLENGE = re.compile(r"[\w-]{43}", re.ASCII)
 _STATE = re.compile(r"[\w-]{16,128}", re.ASCII)
 _MOST_USED = 10_000
-_CODE_LENGTH = 4096
+_LONGEST_CODE = 4096
+# Of the challenge, as the page and `yard login` show it.
+_SHOWN_LENGTH = 8
 _PAGES = "/ui/"
 _LONGEST_ADDRESS = 1000
 _HEADERS = {
@@ -179,10 +182,13 @@ def callback(
             response = _page_session(sign_in, db, clock, request, user, record["page"])
         else:
             grant = _grant(sign_in, user, record)
-            response = _back(record, {"grant": grant}) or _page_of(grant)
+            response = _asking_page(record, grant) if record.get("port") else _page_of(grant)
     except TorchyardError as refusal:
-        answer = _back(record, {"error": refusal.message, "hint": refusal.hint})
-        response = answer or _page("Not signed in", refusal, refusal.http_status)
+        if record.get("port"):
+            url = _back(record, {"error": refusal.message, "hint": refusal.hint})
+            response = RedirectResponse(url, 302, headers=_HEADERS)
+        else:
+            response = _page("Not signed in", refusal, refusal.http_status)
     response.delete_cookie(cookie, secure=sign_in.provider.settings.has_tls, httponly=True)
     return response
 
@@ -257,7 +263,7 @@ def _redeem(
     issuer: str,
 ) -> str:
     sign_in.provider.check_issuer(issuer)
-    if error or not code or len(code) > _CODE_LENGTH:
+    if error or not code or len(code) > _LONGEST_CODE:
         error_code = re.sub(r"[^\w.-]", "", error)[:100]
         raise NotAuthenticated(
             f"the provider did not sign you in: `{error_code or 'no code'}`",
@@ -295,13 +301,22 @@ def _cookie(has_tls: bool) -> str:
     return "__Host-torchyard-sign-in" if has_tls else "torchyard-sign-in"
 
 
-def _back(record: Mapping[str, Any], answer: Mapping[str, str]) -> Response | None:
-    """To the `yard login` that listens on the browser's machine; None if it does not listen."""
-    if not record.get("port"):
-        return None
+def _back(record: Mapping[str, Any], answer: Mapping[str, str]) -> str:
+    """The address of the `yard login` that listens on the browser's machine."""
     query = urlencode({**answer, "state": record["back"]})
-    url = f"http://127.0.0.1:{record['port']}/?{query}"
-    return RedirectResponse(url, 302, headers=_HEADERS)
+    return f"http://127.0.0.1:{record['port']}/?{query}"
+
+
+def _asking_page(record: Mapping[str, Any], grant: str) -> Response:
+    """Anyone on the browser's machine may listen there, and may have opened the browser."""
+    code = html.escape(record["challenge"][:_SHOWN_LENGTH])
+    url = html.escape(_back(record, {"grant": grant}))
+    text = (
+        "<p>A program on this computer wants to sign in as you. Have <b>you yourself</b> just run "
+        f"<code>yard login</code>, and does it show the code <code>{code}</code>?</p>"
+        f'<p><a href="{url}">Yes, sign it in</a></p><p>If not, close this page.</p>'
+    )
+    return HTMLResponse(_html("Was that you?", text), 200, headers=_HEADERS)
 
 
 def _page_of(grant: str) -> Response:

@@ -22,6 +22,7 @@ from torchyard.base import heads
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, NotAuthenticated, TooManyRequests
+from torchyard.base.home import hold
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import actions, audit, people, permissions, session_cookies
 from torchyard.workspaces.failures import Failures
@@ -36,9 +37,16 @@ _LOOKED_UP = frozenset({Permission.WORKER, Permission.SERVER})
 
 
 class Access:
-    """The server keeps one as `app.state.access`."""
+    """The server keeps one as `app.state.access`.
 
-    def __init__(self, db: Database, clock: Clock, signer: Signer | None = None) -> None:
+    Args:
+        is_held: the home was restored, and changes nothing; see base/home/hold.py.
+    """
+
+    def __init__(
+        self, db: Database, clock: Clock, signer: Signer | None = None, is_held: bool = False
+    ) -> None:
+        self._is_held = is_held
         self._db = db
         self._clock = clock
         self._signer = signer
@@ -54,6 +62,7 @@ class Access:
         Raises:
             NotAuthenticated: the token is unknown, revoked or expired.
             Forbidden: the person lacks the permission.
+            Conflict: it would change something, and the home is held.
         """
         if permission is Permission.WORKER:
             identity = self._attempt_identity(request)
@@ -220,6 +229,8 @@ class Access:
         role = identity.role
         if role is None or role.rank < least.rank:
             raise self._refusal(identity, permission, role_scope)
+        if self._is_held and permission in permissions.CHANGES:
+            raise hold.refusal()
         own_only = (role is Role.DATA_SCIENTIST and permission in permissions.OWN_JOBS_ONLY) or (
             role is not Role.OWNER and permission in permissions.OWN_BELOW_OWNER
         )

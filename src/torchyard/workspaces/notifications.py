@@ -13,7 +13,7 @@ from typing import Any
 
 from torchyard.base import fields
 from torchyard.base.errors import InvalidSpec
-from torchyard.shared.secret_values import HIDDEN
+from torchyard.shared.secret_values import HIDDEN, LEFT_OUT
 
 SETTINGS, NOTIFY, SECRETS = "notification_settings", "notify", "notify_secrets"
 KEYS = (SETTINGS, NOTIFY, SECRETS)
@@ -46,6 +46,12 @@ def merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
             secrets[name] = _secret(name, value, names)
     after |= {SECRETS: {name: value for name, value in secrets.items() if name in names}}
     return {key: value for key, value in after.items() if value}
+
+
+def without_secrets(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The three keys as they are read without the home's key."""
+    left_out = {SECRETS: dict.fromkeys(stored[SECRETS], LEFT_OUT)} if stored.get(SECRETS) else {}
+    return {**stored, **left_out}
 
 
 def to_json(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,24 +8,25 @@ Always: no job's token reaches people; a person reaches their own tokens, the se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request
 
 from torchyard.base import fields
-from torchyard.base.clock import from_text, to_text
+from torchyard.base.clock import Clock, from_text, to_text
 from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, DatabaseOf, from_state
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import audit, people
+from torchyard.workspaces import audit, people, sessions
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.hooks import HooksOf
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, KeptToken, Role, TokenKind, role_named
 from torchyard.workspaces.types import Person as Somebody
 
+_SIGNED_IN_LATELY = timedelta(minutes=10)
 _MOST_LINES = 10_000
 
 AuditOf = Annotated[audit.Audit, Depends(from_state("audit"))]
@@ -157,6 +158,7 @@ def create_token(
 ) -> dict[str, Any]:
     _own_or_owner(identity, name)
     _refuse_sign_in(identity)
+    _refuse_old_session(db, clock, identity)
     body = _fields(document, ("name", "expires_at"))
     expires_at = _moment(body.get("expires_at"))
     audit.note_about(request.scope, person=name, token=body.get("name"))
@@ -178,6 +180,7 @@ def rotate(
 ) -> dict[str, Any]:
     """Replace the token's text; the old text is refused from now on."""
     _own_or_owner(identity, name)
+    _refuse_old_session(db, clock, identity)
     expires_at = _moment(_fields(document, ("expires_at",)).get("expires_at"))
     audit.note_about(request.scope, person=name, token=token)
     text, expires_at = people.rotate(db, clock, name, token, expires_at)
@@ -274,6 +277,23 @@ def _refuse_sign_in(identity: Identity) -> None:
         raise Forbidden(
             "a sign-in can't create tokens, which would outlast it",
             f"ask an owner: `yard user token create {identity.user}`",
+        )
+
+
+def _refuse_old_session(db: Database, clock: Clock, identity: Identity) -> None:
+    """
+    Raises:
+        Forbidden: a page's session would make what outlasts it, long after its person signed in.
+    """
+    if not sessions.is_page(identity):
+        return
+    begun = {token.name: token.created_at for token in people.tokens(db, identity.user)}
+    if clock.now() - begun[identity.token] > _SIGNED_IN_LATELY:
+        raise Forbidden(
+            "this session can't create tokens any more, since they would outlast it",
+            "sign out and in again, and create the token within ten minutes; or type "
+            f"`yard user token create {identity.user}`",
+            code="sign_in_again",
         )
 
 

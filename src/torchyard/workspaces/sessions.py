@@ -107,6 +107,11 @@ def end(db: Database, text: str) -> None:
             store.drop_hash(connection, token_hash)
 
 
+def is_page(identity: Identity) -> bool:
+    """Whether the token is that of a page's session."""
+    return identity.kind is TokenKind.PERSON and identity.token.startswith(people.SESSION_NAMES)
+
+
 def is_session(identity: Identity) -> bool:
     """Whether the token is a session's, or one that a sign-in has made."""
     prefixes = (*people.SESSION_NAMES, people.SIGN_IN_TOKENS)

@@ -25,6 +25,8 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, afterwards, metadata
+from torchyard.base.sealed_columns import SealedJson
+from torchyard.workspaces import notifications
 from torchyard.workspaces.types import Identity, Role, TokenKind, Workspace
 
 workspaces = Table(
@@ -46,7 +48,12 @@ workspaces = Table(
     Column("display_name", String(256), nullable=False, server_default=""),
     Column("tags", JSON, nullable=False, server_default="{}"),
     Column("azure_keys", JSON, nullable=False, server_default="{}"),
-    Column("notifications", JSON, nullable=False, server_default="{}"),
+    Column(
+        "notifications",
+        SealedJson(notifications.without_secrets, "secrets of the webhooks of workspace `{name}`"),
+        nullable=False,
+        server_default="{}",
+    ),
 )
 
 tokens = Table(

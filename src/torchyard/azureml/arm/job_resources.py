@@ -15,10 +15,10 @@ from urllib.parse import quote
 from torchyard.azureml.arm import assets
 from torchyard.azureml.arm.job_documents import PRIORITIES
 from torchyard.azureml.common.calls import Call
+from torchyard.base.documents import secret_variables
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job, parse_job
-from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec.inputs import LITERAL, Input, Output
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.jobs.spec.services import Service
@@ -117,7 +117,7 @@ def trial_parts(
     call: Call, read: JobSpec, document: Mapping[str, Any], environment_hash: str
 ) -> dict[str, Any]:
     """What a sweep has in its trial, without the command."""
-    masked = secrets.masked_document(document)
+    masked = secret_variables.masked_document(document)
     return {
         "codeId": _code(call, read.code),
         "environmentId": _environment(call, read.environment, environment_hash),

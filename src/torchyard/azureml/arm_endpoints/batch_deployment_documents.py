@@ -22,11 +22,11 @@ from torchyard.azureml.arm_endpoints.batch_endpoint_documents import TYPE
 from torchyard.azureml.arm_endpoints.references import SnapshotOf
 from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import InvalidSpec
 from torchyard.batch_endpoints.records.types import BatchDeployment
 from torchyard.batch_endpoints.spec import deployment_spec
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
-from torchyard.jobs.spec import secrets
 
 SETTINGS = {
     "errorThreshold": "error_threshold",
@@ -138,7 +138,7 @@ def retry_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
 def _properties(
     call: Call, deployment: BatchDeployment, spec: BatchDeploymentSpec
 ) -> dict[str, Any]:
-    document = secrets.masked_document(deployment.document)
+    document = secret_variables.masked_document(deployment.document)
     settings, resources = spec.settings, spec.resources
     return {
         "codeConfiguration": references.code_json(call, spec.code),

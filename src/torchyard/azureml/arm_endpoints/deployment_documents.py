@@ -21,9 +21,9 @@ from torchyard.azureml.arm_endpoints.endpoint_documents import TYPE
 from torchyard.azureml.arm_endpoints.references import SnapshotOf
 from torchyard.azureml.common.calls import Call, object_at, refuse_others
 from torchyard.base import fields
+from torchyard.base.documents import secret_variables
 from torchyard.endpoints.records.types import Deployment
 from torchyard.endpoints.spec import deployment_spec
-from torchyard.jobs.spec import secrets
 
 _SAME = {
     "endpointComputeType": "type",
@@ -106,7 +106,7 @@ def to_resource(call: Call, deployment: Deployment) -> Resource:
 
 
 def _properties(call: Call, deployment: Deployment) -> dict[str, Any]:
-    document = secrets.masked_document(deployment.document)
+    document = secret_variables.masked_document(deployment.document)
     spec = deployment_spec.read(deployment.document)
     return {
         "appInsightsEnabled": bool(document.get("app_insights_enabled") or False),

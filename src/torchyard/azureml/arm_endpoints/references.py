@@ -17,8 +17,8 @@ from torchyard.azureml.arm.job_documents import Reader
 from torchyard.azureml.common.calls import Call, object_at
 from torchyard.base import fields
 from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.base.documents import secret_variables
 from torchyard.endpoints.spec.deployment_spec import CodeConfiguration, ModelReference
-from torchyard.jobs.spec import secrets
 
 SnapshotOf = Callable[[Call, str], str]
 """The snapshot that a `codeId` stands for."""
@@ -81,7 +81,7 @@ def variables(properties: Mapping[str, Any], before: Mapping[str, Any] | None) -
     sent = fields.texts(properties, "environmentVariables", ("properties",))
     previous = {} if before is None else fields.texts(before, "environment_variables")
     return {
-        name: previous[name] if text == secrets.HIDDEN and name in previous else text
+        name: previous[name] if text == secret_variables.HIDDEN and name in previous else text
         for name, text in sent.items()
     }
 

@@ -21,6 +21,7 @@ from torchyard.azureml.web_services import settings
 from torchyard.azureml.web_services.services import Deployed
 from torchyard.base import refs
 from torchyard.base.db import Database
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import NotFound, TorchyardError
 from torchyard.endpoints.actions import deployments
 from torchyard.endpoints.records import address
@@ -31,7 +32,6 @@ from torchyard.endpoints.records.types import (
     ProvisioningState,
 )
 from torchyard.jobs.services import FileServices, RecordServices
-from torchyard.jobs.spec import secrets
 
 CREATE, DELETE, KEYS = "create", "delete", "keys"
 _OPERATION = re.compile(r"(create|delete|keys)-([A-Za-z0-9-]{1,64})-(\d{1,20})")
@@ -196,7 +196,7 @@ def _models(db: Database, call: Call, deployed: Deployed) -> list[dict[str, Any]
 def _image_request(services: FileServices, deployed: Deployed) -> dict[str, Any] | None:
     if deployed.deployment is None:
         return None
-    document = secrets.masked_document(deployed.deployment.document)
+    document = secret_variables.masked_document(deployed.deployment.document)
     environment = _environment(services, deployed.endpoint.workspace, document.get("environment"))
     variables = dict(document.get("environment_variables") or {})
     return {

@@ -25,6 +25,8 @@ from torchyard.base import disk, postgres
 from torchyard.base.db import Database, Instant, metadata
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.base.files import write_atomically
+from torchyard.base.home import signing
+from torchyard.base.sealed_columns import Seal
 
 installation = Table(
     "installation",
@@ -189,7 +191,7 @@ def open_for(home: Path, url: URL, shared: bool = False) -> Database:
         Conflict: it belongs to another home, or the home to another database, or its schema is
             newer than this torchyard or from before 0.1.0.
     """
-    db = connect(url, shared)
+    db = connect(url, shared, signing.seal(home))
     try:
         check_pair(db, home, url)
         db.upgrade()
@@ -200,18 +202,18 @@ def open_for(home: Path, url: URL, shared: bool = False) -> Database:
     return db
 
 
-def connect(url: URL, shared: bool = False) -> Database:
+def connect(url: URL, shared: bool = False, seal: Seal | None = None) -> Database:
     """A database that answers and is good for torchyard; its schema is as it was.
 
     Args:
-        shared: as `Database` has it.
+        shared, seal: as `Database` has them.
 
     Raises:
         InvalidInput: as `open_for`.
     """
     if url.get_backend_name() == "sqlite":
         _keep_private(Path(url.database or ""))
-    db = Database(url, shared)
+    db = Database(url, shared, seal)
     try:
         with db.engine.connect() as connection:
             if url.get_backend_name() == "postgresql":

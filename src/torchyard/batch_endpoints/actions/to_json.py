@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchyard.base.clock import to_text
+from torchyard.base.documents import secret_variables
 from torchyard.batch_endpoints.records.types import BatchDeployment, BatchEndpoint
 from torchyard.batch_endpoints.spec import deployment_spec
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
-from torchyard.jobs.spec import secrets
 
 _READY = "Succeeded"
 _OF_SETTINGS = (
@@ -38,7 +38,7 @@ def endpoint_json(endpoint: BatchEndpoint) -> dict[str, Any]:
 
 def deployment_json(deployment: BatchDeployment, notices: Sequence[str] = ()) -> dict[str, Any]:
     spec = deployment_spec.read(deployment.document)
-    masked = secrets.masked_document(deployment.document)
+    masked = secret_variables.masked_document(deployment.document)
     body: dict[str, Any] = {
         **{key: value for key, value in masked.items() if key not in _OF_SETTINGS},
         "name": deployment.name,

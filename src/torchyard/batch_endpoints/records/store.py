@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.base.documents import secret_variables
 from torchyard.batch_endpoints.records.types import BatchDeployment, BatchEndpoint, BatchJob
 
 endpoints = Table(
@@ -46,7 +47,11 @@ deployments = Table(
     Column("endpoint", String(64), primary_key=True),
     Column("name", String(64), primary_key=True),
     Column("owner", String(128), nullable=False),
-    Column("document", JSON, nullable=False),
+    Column(
+        "document",
+        secret_variables.sealed("batch deployment `{name}` of endpoint `{endpoint}`"),
+        nullable=False,
+    ),
     Column("created_at", Instant, nullable=False),
     Column("changed_at", Instant, nullable=False),
 )

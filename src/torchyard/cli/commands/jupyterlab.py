@@ -24,6 +24,7 @@ import click
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import accepts
+from torchyard.shared.archives import BoundedTarInfo
 
 NAME = "azureml_widgets"
 _PLUGIN = "package/dist/plugin.js"
@@ -144,7 +145,7 @@ def uninstall(folder: Path) -> bool:
 
 def _plugin(archive: Path) -> bytes:
     try:
-        with tarfile.open(archive) as opened:
+        with tarfile.open(archive, tarinfo=BoundedTarInfo) as opened:
             member = opened.extractfile(_PLUGIN)
             assert member is not None
             return member.read()

@@ -328,10 +328,40 @@ def restore(
     done = _run_backups(session, "restore", str(source), *options)
     text = (
         f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, restored to {done['path']}; "
-        "start with `yard server start`"
+        "look at it with `yard server start`; `yard server resume` lets it start jobs, instances "
+        "and schedules, once the server that was backed up has ended for good"
     )
     text += _without(done, "missing: give them again")
     tables.one(session.form, done, lambda: text)
+
+
+@group.command("resume")
+@common
+def resume(session: Session) -> None:
+    """Let a restored home start its jobs, instances and schedules.
+
+    Until then it can be read, and changes nothing: the server that was backed up may still run.
+
+    Example: yard server resume
+    """
+    from torchyard.base.home import hold
+    from torchyard.client import embedded
+
+    _warn_of_url(session)
+    settings = session.settings
+    if not hold.resume(settings.home):
+        raise Conflict(
+            f"the home `{settings.home}` is not held",
+            "only a home that `yard server restore` has made is; set TORCHYARD_HOME to it",
+            code="not_held",
+        )
+    running = list(embedded.living(settings))
+    if running:
+        text = "takes effect when the server starts again: `yard server stop`"
+    else:
+        text = "the next server of this home starts what it has"
+    body = {"home": str(settings.home), "held": False, "running": bool(running)}
+    tables.one(session.form, body, lambda: text)
 
 
 def _options(**values: object) -> list[str]:

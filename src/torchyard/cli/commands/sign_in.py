@@ -24,6 +24,8 @@ from torchyard.base.errors import NotAuthenticated, NotFound
 from torchyard.base.http import Transport
 
 _LIMIT_S = 300.0
+# As the server shows it; see sign_in/routes.py.
+_CODE_LENGTH = 8
 _GRANT_MOST = 4096
 
 
@@ -72,6 +74,8 @@ def _from_browser(server: str, query: dict[str, str]) -> str:
         query = {**query, "port": str(listener.server_port)}
         url = f"{server}/v1/sign-in/start?{urlencode(query)}"
         click.echo(f"Sign in with the browser; if none opens, go to:\n\n{url}\n", err=True)
+        code = query["challenge"][:_CODE_LENGTH]
+        click.echo(f"It then asks whether this is you, with the code {code}", err=True)
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         answer = listener.wait(_LIMIT_S)
     if "grant" not in answer:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.terminal_text import ColouredBytes
 from torchyard.cli.jobs import comparison, deletion, lists, metrics, services, shell, sweeps, top
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
@@ -41,6 +42,11 @@ _rank = click.option(
     default=None,
     metavar="RANK",
     help="Print only this rank's output, unchanged.",
+)
+_raw = click.option(
+    "--raw",
+    is_flag=True,
+    help="Keep control characters of somebody else's job, which may control your terminal.",
 )
 
 _NAMES = (
@@ -202,33 +208,39 @@ def code(session: Session, name: str, download_path: Path | None, overwrite: boo
 @group.command("stream")
 @name_argument("job", "jobs")
 @_rank
+@_raw
 @common
-def stream(session: Session, name: str, rank: int | None) -> int:
+def stream(session: Session, name: str, rank: int | None, raw: bool) -> int:
     """Print a job's output from the start and follow it until the job ends.
 
     The output goes to stdout, messages about the job to stderr; the exit code is the job's.
 
     Example: yard job stream -n brave-otter --rank 0 > rank-0.txt
     """
-    return _stream(session, name, rank)
+    return _stream(session, name, rank, cleans=not raw and _is_foreign(session.client(), name))
 
 
 @group.command("logs")
 @name_argument("job", "jobs")
 @_rank
+@_raw
 @click.option("--follow", is_flag=True, help="Follow it until the job ends, as `stream` does.")
 @common
-def logs(session: Session, name: str, rank: int | None, follow: bool) -> int:
+def logs(session: Session, name: str, rank: int | None, raw: bool, follow: bool) -> int:
     """Print what a job has written so far.
 
     Of a job with several ranks, one rank's output follows the other's.
 
     Example: yard job logs -n brave-otter --rank 1
     """
+    client = session.client()
+    cleans = not raw and _is_foreign(client, name)
     if follow:
-        return _stream(session, name, rank)
-    job = session.client().jobs.get(name)
-    click.echo(job.logs(rank), nl=False)
+        return _stream(session, name, rank, cleans)
+    output = client.jobs.get(name).logs(rank)
+    if cleans:
+        output = ColouredBytes().take(output.encode()).decode("utf-8", "replace")
+    click.echo(output, nl=False)
     return 0
 
 
@@ -455,12 +467,16 @@ group.add_command(services.show_services)
 group.add_command(services.release)
 
 
-def _stream(session: Session, name: str, rank: int | None) -> int:
+def _is_foreign(client: Client, name: str) -> bool:
+    return client.jobs.get(name).owner != client.users.me().user
+
+
+def _stream(session: Session, name: str, rank: int | None, cleans: bool = False) -> int:
     from torchyard.cli.jobs import page, streaming
 
     client = session.client()
     try:
-        job = streaming.stream(client, name, rank)
+        job = streaming.stream(client, name, rank, cleans)
     except KeyboardInterrupt:
         streaming.leave(name)
         return 130

@@ -24,8 +24,13 @@ from torchyard.client.printing import Printer, bytes_of, print_frames
 from torchyard.client.times import duration, seconds_between
 
 
-def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]:
+def stream(
+    client: Client, name: str, rank: int | None = None, cleans: bool = False
+) -> dict[str, Any]:
     """Follow job `name` to its end and return its final JSON.
+
+    Args:
+        cleans: as client/printing.py has it.
 
     Raises:
         KeyboardInterrupt: the user left; the job keeps running.
@@ -35,7 +40,7 @@ def stream(client: Client, name: str, rank: int | None = None) -> dict[str, Any]
         click.echo(text, err=True)
 
     end_line = _end_line if _share_output() else None
-    printer = Printer(bytes_of(sys.stdout), say, rank, end_line, _live_area())
+    printer = Printer(bytes_of(sys.stdout), say, rank, end_line, _live_area(), cleans=cleans)
     say(f"RunId: {name}\n")
     frames = client.jobs.follow(name, on_lost=printer.lost)
     job = print_frames(frames, printer)

@@ -25,6 +25,7 @@ from torchyard.base.http import Transport
 from torchyard.client.images import image_export
 from torchyard.client.images.image_export import ImageRequest
 from torchyard.client.images.steps import Steps, megabytes
+from torchyard.shared.archives import BoundedTarInfo
 
 INTERPRETER = ".python"
 """The folder below the prefix that has the interpreter's files, by their paths on the server."""
@@ -153,7 +154,7 @@ def _unpack(layer: Any, top: Path, part: str, progress: Callable[[int], None]) -
     Raises:
         InvalidInput: an entry leads out of the folder.
     """
-    with tarfile.open(fileobj=layer, mode="r|") as archive:
+    with tarfile.open(fileobj=layer, mode="r|", tarinfo=BoundedTarInfo) as archive:
         for member in archive:
             inside = _inside(member.name, part)
             if inside is None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.clock import to_text
+from torchyard.base.documents import secret_variables
 from torchyard.endpoints.records import address
 from torchyard.endpoints.records.types import Deployment, Endpoint, Instance
 from torchyard.endpoints.spec import deployment_spec
-from torchyard.jobs.spec import secrets
 
 
 def endpoint_json(home: Path, endpoint: Endpoint) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def deployment_json(
 ) -> dict[str, Any]:
     spec = deployment_spec.read(deployment.document)
     body: dict[str, Any] = {
-        **secrets.masked_document(deployment.document),
+        **secret_variables.masked_document(deployment.document),
         "name": deployment.name,
         "endpoint_name": deployment.endpoint,
         "instance_count": spec.instance_count,

@@ -27,6 +27,8 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, metadata
+from torchyard.base.documents import secret_variables
+from torchyard.base.sealed_columns import SealedText
 from torchyard.endpoints.records.types import (
     AuthMode,
     Deployment,
@@ -53,14 +55,16 @@ endpoints = Table(
     Column("changed_at", Instant, nullable=False),
 )
 
+_KEYS_OF = "the keys of endpoint `{endpoint}`"
+
 keys = Table(
     "endpoint_keys",
     metadata,
     Column("workspace", String(64), primary_key=True),
     Column("endpoint", String(64), primary_key=True),
-    Column("primary", String(128), nullable=False),
-    Column("secondary", String(128), nullable=False),
-    Column("token_secret", String(128), nullable=False),
+    Column("primary", SealedText(_KEYS_OF), nullable=False),
+    Column("secondary", SealedText(_KEYS_OF), nullable=False),
+    Column("token_secret", SealedText(_KEYS_OF), nullable=False),
 )
 
 deployments = Table(
@@ -70,13 +74,21 @@ deployments = Table(
     Column("endpoint", String(64), primary_key=True),
     Column("name", String(64), primary_key=True),
     Column("owner", String(128), nullable=False),
-    Column("document", JSON, nullable=False),
+    Column(
+        "document",
+        secret_variables.sealed("deployment `{name}` of endpoint `{endpoint}`"),
+        nullable=False,
+    ),
     Column("state", String(16), nullable=False),
     Column("message", Text, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("changed_at", Instant, nullable=False),
-    Column("served_document", JSON, nullable=False),
+    Column(
+        "served_document",
+        secret_variables.sealed("deployment `{name}` of endpoint `{endpoint}`"),
+        nullable=False,
+    ),
     Column("served_revision", Integer, nullable=False),
 )
 

@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import DatabaseUnreachable, InvalidInput
 from torchyard.jobs.messages import content, webhooks
 from torchyard.jobs.messages.errors import NeverSent, NotSent
@@ -27,7 +28,7 @@ from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records import message_store, progress, store
 from torchyard.jobs.records.message_store import Message
 from torchyard.jobs.records.types import Job, parse_job
-from torchyard.jobs.spec import notification_settings, secrets
+from torchyard.jobs.spec import notification_settings
 from torchyard.jobs.spec.notification_settings import Recipient
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import notifications
@@ -194,6 +195,6 @@ def _variable(variables: Mapping[str, str], name: str) -> str:
             server was restored from.
     """
     value = variables.get(name, "")
-    if value in ("", secrets.LEFT_OUT, secrets.HIDDEN):
+    if value in ("", secret_variables.LEFT_OUT, secret_variables.HIDDEN):
         raise NeverSent(f"the value of `{name}` is not known any more")
     return value

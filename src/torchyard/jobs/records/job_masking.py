@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.base.db import Database
+from torchyard.base.documents import secret_variables
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.spec import secrets
 from torchyard.shared.masking import TOKENS, Masker
 from torchyard.workspaces.types import Identity, TokenKind
 
 
 def masker(job: Job) -> Masker:
     """Puts stars in place of the job's secrets and of this server's tokens."""
-    return secrets.masker(job.document)
+    return secret_variables.masker(job.document)
 
 
 def masker_of_script(db: Database, identity: Identity) -> Masker | None:

@@ -42,6 +42,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import Instant, execute_each, metadata
+from torchyard.base.documents import secret_variables
 from torchyard.jobs.records import job_events, removal_store, renames, tag_store
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_of
 from torchyard.jobs.records.experiment_store import Id, experiments
@@ -70,7 +71,11 @@ jobs = Table(
     Column("status", String(20), nullable=False),
     Column("owner", String(128), nullable=False),
     Column("display_name", String(256), nullable=False),
-    Column("spec", JSON, nullable=False),
+    Column(
+        "spec",
+        secret_variables.sealed("job `{name}`"),
+        nullable=False,
+    ),
     Column("spec_hash", String(64), nullable=False),
     Column("environment", JSON),
     Column("environment_hash", String(64), nullable=False),

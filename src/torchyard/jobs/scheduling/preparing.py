@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
@@ -25,7 +26,6 @@ from torchyard.jobs.records import isolation, progress, round_store, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import CommandJob, Job, JobError, Stage, Status, parse_job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
 from torchyard.jobs.spec import services as job_services
 
 _log = logging.getLogger(__name__)
@@ -254,7 +254,7 @@ class Preparer:
         values: dict[str, int] = {}
         waiting = self._preparing(environment)
         for job in waiting:
-            values |= secrets.values(job.document)
+            values |= secret_variables.values(job.document)
         for workspace in {job.workspace for job in waiting}:
             for datastore in datastores.list_in(
                 self._services.db, self._services.datastores, workspace

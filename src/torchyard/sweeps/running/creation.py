@@ -21,6 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from torchyard.base import refs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import DatabaseUnreachable, InvalidSpec, TorchyardError, moved
 from torchyard.components import actions as components
 from torchyard.jobs import actions as jobs
@@ -28,7 +29,6 @@ from torchyard.jobs.records import names
 from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import parents, submission
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import secrets
 from torchyard.sweeps.records import known_trials, trial_store
 from torchyard.sweeps.records.trial_store import TYPE, SweepRow
 from torchyard.sweeps.running import signals
@@ -199,7 +199,7 @@ def _new_job(
 ) -> NewJob:
     spec, trial = sweep.spec, sweep.trial
     experiment = jobs.ensure_experiment(connection, clock, workspace, spec.experiment_name)
-    masker = secrets.masker(sweep.document)
+    masker = secret_variables.masker(sweep.document)
     return NewJob(
         workspace=workspace,
         name=name,

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torchyard.base.documents import secret_variables
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import RecordServices
-from torchyard.jobs.spec import secrets
 from torchyard.shared.masking import Masker
 from torchyard.sweeps.records import known_trials, trial_store
 from torchyard.sweeps.records.trial_store import SweepRow
@@ -134,7 +134,7 @@ def load(services: RecordServices, sweep_id: int) -> SweepState | None:
         job=job,
         row=row,
         spec=spec,
-        masker=secrets.masker(job.document),
+        masker=secret_variables.masker(job.document),
         earlier=tuple(known_trials.from_json(body) for body in row.earlier),
         scores=Scores(spec.early_termination, spec.objective.goal),
     )

@@ -20,6 +20,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
+from torchyard.shared import chunks
+
 BLOCK_BYTES = 256 * 1024
 _HEAD_BYTES = 256 * 1024
 # A longer body is not gathered in memory before a thread takes it.
@@ -345,7 +347,7 @@ def _chunks(readline: Callable[[int], bytes], read: Callable[[int], bytes]) -> I
     """
     while True:
         try:
-            size_bytes = int(readline(1024).split(b";")[0], 16)
+            size_bytes = chunks.size_bytes(readline(1024))
         except ValueError:
             raise OSError("the body is not chunked as it says") from None
         if size_bytes == 0:
