@@ -414,7 +414,7 @@ check: setup
 
 # What a merge needs: formats, generated pages, and the sentences that users see. Read their diff.
 fix: format docs
-	TORCHYARD_WRITE_SENTENCES=1 $(PYTEST) -q -m sentences
+	TORCHYARD_WRITE_SENTENCES=1 $(PYTEST) -q -m "sentences and not postgres"
 
 format: setup
 	$(BIN)/ruff format .
@@ -456,7 +456,8 @@ bench: setup
 
 # For every Python and system at once, without the addresses of this machine's package indexes.
 # requirements-all.lock comes first: it is what requirements.lock has to agree with.
-LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 \
+# uv checks the hashes when it installs; torch is in none of these locks.
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 lock: setup

@@ -116,10 +116,10 @@ def test_without_a_passphrase_no_secret_is_in_a_backup(
         assert secret not in content
     assert b"plain" in content
     assert done.missing == [
-        "the credentials of datastore `far` in workspace `default`",
-        "the credentials of connection `my-git` in workspace `default`",
-        "variables of job `trains` in workspace `default`",
         "secrets of the webhooks of workspace `default`",
+        "the credentials of connection `my-git` in workspace `default`",
+        "the credentials of datastore `far` in workspace `default`",
+        "variables of job `trains` in workspace `default`",
         "the key of signed addresses and tokens of Azure ML's clients",
         "the server's own certificate authority and its keys",
     ]
@@ -185,7 +185,7 @@ def test_a_wrong_passphrase_restores_nothing(services: Services, tmp_path: Path)
 
 
 def test_changed_secrets_are_refused() -> None:
-    secrets = secret_parts.Secrets((), (("signing.key", "AAAA"),))
+    secrets = secret_parts.Secrets((("signing.key", "AAAA"),))
     body = json.loads(secret_parts.to_json(secrets, PASSPHRASE))
     target = Path("b.tar")
     content = json.dumps(body).encode()

@@ -112,12 +112,12 @@ def _deployment(kind: str) -> Callable[[Served, str], None]:
     def plant(site: Served, secret: str) -> None:
         blob = site.parts.services.blobs.put_bytes
         files = {"score.py": CODE, "model.pkl": "weights"}
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"path": path, "sha256": blob(text.encode()), "size": len(text)}
             for path, text in files.items()
         ]
         snapshot = f"snapshot:{site.ok('carl', 'PUT', f'{HERE}/snapshots', {'files': rows})['id']}"
-        body = {
+        body: dict[str, Any] = {
             "model": {"path": snapshot, "folder": "model"},
             "code_configuration": {"code": snapshot, "scoring_script": "score.py"},
             "environment": "python",

@@ -103,12 +103,12 @@ def test_what_is_changed_is_not_opened(homes: tuple[Path, Path]) -> None:
 def test_what_is_sealed_is_told(url: str) -> None:
     db = Database(url)
     with db.read() as connection:
-        names = list(sealed_columns.names_of_sealed(connection, tables))
+        names = sealed_columns.names_of_sealed(connection, tables)
     db.close()
     assert names == [
-        "the note `secret` in workspace `w`",
         "the key of `open` in workspace `w`",
         "the key of `secret` in workspace `w`",
+        "the note `secret` in workspace `w`",
     ]
 
 

@@ -82,7 +82,7 @@ def test_a_timeout_of_pip_s_is_capped(pip: str, uv: str) -> None:
 
 @pytest.mark.parametrize("lock", LOCKS, ids=str)
 def test_the_locks_name_no_address_of_a_machine(lock: str) -> None:
-    text = (ROOT / lock).read_text()
+    text = (ROOT / lock).read_text().replace("--hash=sha256:", "")
     assert "://" not in text
     assert "--" not in text
 

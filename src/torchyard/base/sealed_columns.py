@@ -15,7 +15,7 @@ import base64
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import JSON, Connection, Engine, MetaData, String, Text, cast, select, update
@@ -136,22 +136,19 @@ class SealedText(TypeDecorator[str]):
         return secrets.token_hex(32) if plain is None else plain.decode()
 
 
-def names_of_sealed(connection: Connection, tables: MetaData) -> Iterator[str]:
-    """What the sealed values of a database are of, for people, each once."""
-    seen = set()
+def names_of_sealed(connection: Connection, tables: MetaData) -> list[str]:
+    """What the sealed values of a database are of, for people, sorted."""
+    names: set[str] = set()
     for table in tables.sorted_tables:
         for column in table.columns:
             if not isinstance(column.type, SealedJson | SealedText):
                 continue
             of = column.type.of + (_WORKSPACE if "workspace" in table.columns else "")
-            names = [each for each in table.columns if f"{{{each.name}}}" in of]
+            parts = [each for each in table.columns if f"{{{each.name}}}" in of]
             mark = f'"{_MARK}"' if isinstance(column.type, SealedJson) else _TEXT_PREFIX
-            query = select(*names).where(cast(column, Text).contains(mark, autoescape=True))
-            for row in connection.execute(query.order_by(*names)):
-                name = of.format(**row._mapping)
-                if name not in seen:
-                    seen.add(name)
-                    yield name
+            query = select(*parts).where(cast(column, Text).contains(mark, autoescape=True))
+            names.update(of.format(**row._mapping) for row in connection.execute(query))
+    return sorted(names)
 
 
 def seal_all(connection: Connection, tables: MetaData) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import (
     Conflict,
     InvalidInput,
@@ -34,7 +35,7 @@ from torchyard.jobs.records import (
 from torchyard.jobs.records.job_events import Event
 from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
 from torchyard.jobs.services import RecordServices, Services
-from torchyard.jobs.spec import own_properties, secrets
+from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.values import experiment_name as experiment_name_in
 
 # What a person may change of a job, and what each value has to be.
@@ -241,7 +242,7 @@ def document(services: RecordServices, workspace: str, name: str) -> dict[str, A
         raise Conflict(
             f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
         )
-    return secrets.masked_document(job.document)
+    return secret_variables.masked_document(job.document)
 
 
 def read_tags(tags: Any) -> dict[str, str | None]:

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from torchyard.base.documents import secret_variables
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission
 from torchyard.jobs.services import FileServices
-from torchyard.jobs.spec import job_spec, secrets
+from torchyard.jobs.spec import job_spec
 from torchyard.sweeps.actions import TYPE
 from torchyard.sweeps.spec import sweep_spec, trials
 from torchyard.sweeps.spec.early_termination import Policy, TruncationSelection
@@ -53,7 +54,7 @@ def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     stored = (job.document.get("trial") or {}).get("environment_variables") or {}
     filled = {
-        name: stored.get(name, value) if value == secrets.HIDDEN else value
+        name: stored.get(name, value) if value == secret_variables.HIDDEN else value
         for name, value in variables.items()
     }
     return {**document, "trial": {**trial, "environment_variables": filled}}

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
+from torchyard.base.documents import secret_variables
 from torchyard.compute import actions as computes
 from torchyard.compute import machines
 from torchyard.compute.types import Compute
@@ -37,7 +38,6 @@ from torchyard.jobs.spec import (
     limit_properties,
     own_properties,
     rehearsal,
-    secrets,
     system_metrics,
     watch_properties,
 )
@@ -127,8 +127,8 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         environment=str(environment) if environment and not image else "",
         image=image,
         environment_variables=spec.environment_variables,
-        secrets=secrets.marked(spec.properties),
-        not_secrets=secrets.marked(spec.properties, secrets.PLAIN),
+        secrets=secret_variables.marked(spec.properties),
+        not_secrets=secret_variables.marked(spec.properties, secret_variables.PLAIN),
         variables={
             **variables(workspace, job, attempt, run_token, _url_for_scripts(node_settings)),
             **endpoints.variables,

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import Conflict, TorchyardError
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import FileServices
-from torchyard.jobs.spec import job_spec, secrets
+from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.inputs import Input
 from torchyard.jobs.spec.job_spec import JobSpec
 
@@ -83,7 +84,7 @@ def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(variables, Mapping):
         return dict(document)
     filled = {
-        name: stored.get(name, value) if value == secrets.HIDDEN else value
+        name: stored.get(name, value) if value == secret_variables.HIDDEN else value
         for name, value in variables.items()
     }
     return {**document, "environment_variables": filled}

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from torchyard.base.documents import faults
+from torchyard.base.documents import faults, secret_variables
 from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError, moved
 from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
@@ -45,7 +45,6 @@ from torchyard.jobs.spec import (
     limit_properties,
     own_properties,
     rehearsal,
-    secrets,
 )
 from torchyard.jobs.spec.inputs import LITERAL
 from torchyard.jobs.spec.job_spec import JobSpec
@@ -250,7 +249,7 @@ def _new_job(
     )
     started_by = identity.subject.partition("/")[2] if identity.subject else ""
     # Tracking clients see masked values; the document keeps them, as attempts need them.
-    masker = secrets.masker(body)
+    masker = secret_variables.masker(body)
     return NewJob(
         workspace=workspace,
         name=name,

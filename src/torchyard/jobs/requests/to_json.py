@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.base.clock import to_text
+from torchyard.base.documents import secret_variables
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
 from torchyard.jobs.history import metric_rows
@@ -13,7 +14,7 @@ from torchyard.jobs.records import attempt_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Attempt, Job, JobError
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import rehearsal, secrets
+from torchyard.jobs.spec import rehearsal
 from torchyard.models import actions as models
 from torchyard.shared.record_rules import number_json
 
@@ -55,7 +56,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
         ],
     }
     masked: dict[str, Any] = job_masking.masked(job, rest)
-    return {**summary_json(job), "spec": secrets.masked_document(job.document), **masked}
+    return {**summary_json(job), "spec": secret_variables.masked_document(job.document), **masked}
 
 
 def _attempt_json(attempt: Attempt) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.base.fields import described, refuse_unknown, text
-from torchyard.jobs.spec import own_properties, secrets
+from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.values import At, choice, mapping, section
 from torchyard.workspaces import notifications
 
@@ -193,12 +194,12 @@ def _webhooks(job: Mapping[str, Any], variables: Mapping[str, str]) -> list[Reci
     if written is None:
         return []
     at = ("properties", NOTIFY)
-    secret_values = secrets.values({**job, "environment_variables": dict(variables)})
+    secret_values = secret_variables.values({**job, "environment_variables": dict(variables)})
     known_variables = _Variables(
         variables,
         frozenset(name for name, value in variables.items() if value in secret_values),
         "the job has no such variable",
-        f"add it to `environment_variables` and to `{secrets.MARKED}`",
+        f"add it to `environment_variables` and to `{secret_variables.MARKED}`",
     )
     return _read_webhooks(_items(written, at), at, known_variables)
 
@@ -247,7 +248,10 @@ def _webhook(item: Any, at: At, variables: _Variables) -> Recipient:
                 at=(*at, key),
             )
     written = url or variables.values[url_env]
-    if written not in (secrets.HIDDEN, secrets.LEFT_OUT) and parse_url(written) is None:
+    if (
+        written not in (secret_variables.HIDDEN, secret_variables.LEFT_OUT)
+        and parse_url(written) is None
+    ):
         shown = f"`{url[:80]}`" if url else f"the value of `{url_env}`"
         raise InvalidSpec(
             f"{shown} is not the URL of a webhook",

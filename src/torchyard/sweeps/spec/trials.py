@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torchyard.base.documents import secret_variables
 from torchyard.base.errors import InvalidSpec, moved
 from torchyard.base.fields import described, unknown_key
-from torchyard.jobs.spec import job_spec, secrets
+from torchyard.jobs.spec import job_spec
 from torchyard.shared.secret_values import looks_secret
 from torchyard.sweeps.spec import trial_command
 from torchyard.sweeps.spec.keys import TRIAL
@@ -137,5 +138,7 @@ def _unmasked(job: dict[str, Any], variables: Mapping[str, str]) -> dict[str, An
     if not names:
         return job
     properties = dict(job.get("properties") or {})
-    properties[secrets.PLAIN] = ",".join([*secrets.marked(properties, secrets.PLAIN), *names])
+    properties[secret_variables.PLAIN] = ",".join(
+        [*secret_variables.marked(properties, secret_variables.PLAIN), *names]
+    )
     return {**job, "properties": properties}
