@@ -36,14 +36,61 @@ version = "1.0"
 SECRET = "the-databases-password"
 
 
+# A package's own code at its build: says as whom it runs, and has its environment's Python say so.
+_SPY = """
+import os, subprocess, sys
+{wheels}
+def note(word):
+    with open({ran!r}, "a") as file:
+        file.write(word + " " + subprocess.getoutput("id -un") + "\\n")
+note("source")
+def spoil():
+    work = os.readlink("/proc/%s/cwd" % os.getppid())
+    program = os.path.join(work, "venv", "bin", "python")
+    if os.path.islink(program):
+        real = os.path.realpath(program)
+        os.unlink(program)
+        with open(program, "w") as file:
+            file.write("#!/bin/sh\\necho python $(id -un) >> {ran}\\n")
+            file.write("exec -a %s %s \\"$@\\"\\n" % (program, real))
+        os.chmod(program, 0o755)
+def build_wheel(folder, settings=None, metadata=None):
+    from pathlib import Path
+    {spoil}
+    return put(Path(folder), {name!r}, "1.0").name
+"""
+
+
+def _add_spy(site: SharedSite, name: str, spoil: bool = False) -> Path:
+    """A source package whose code writes the names of its users into the file."""
+    ran = site.folder / f"{name}.ran"
+    ran.touch()
+    ran.chmod(0o666)
+    text = _SPY.format(
+        wheels=Path(wheels.__file__).read_text().replace("from __future__ import annotations", ""),
+        ran=str(ran),
+        name=name,
+        spoil="spoil()" if spoil else "pass",
+    )
+    wheels.put_source(site.folder / "links", name, "1.0", text).chmod(0o644)
+    return ran
+
+
+def _users(ran: Path, word: str) -> set[str]:
+    return {line.split()[1] for line in ran.read_text().splitlines() if line.startswith(word)}
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[SharedSite]:
     with shared_site() as site:
         links = site.folder / "links"
         links.mkdir(mode=0o755)
+        store = site.folder / "store"
+        store.mkdir(mode=0o700)
+        shutil.chown(store, site.user("server"), site.user("server"))
         site.environ = {"PGPASSWORD": SECRET, "MY_API_KEY": SECRET}
         site.environ |= {"UV_FIND_LINKS": str(links), "UV_NO_INDEX": "1"}
-        site.start_server()
+        site.start_server("--wheels", str(store))
         site.add_person("anna")
         yield site
 
@@ -152,6 +199,47 @@ def test_the_build_user_takes_kept_wheels_when_the_index_is_gone(site: SharedSit
     assert site.wait(name)["status"] == "Completed", log.read_text()
     assert "(kept wheels: 1)" in log.read_text()
     assert list((site.node_folder / "builds").iterdir()) == []
+
+
+def test_wheels_are_fetched_as_the_build_user_and_no_source_is_run(site: SharedSite) -> None:
+    """A `--no-binary` beside it had pip run its setup.py, as the server's user."""
+    ran = _add_spy(site, "spy")
+    wheels.put(site.folder / "links", "beside", "1.0").chmod(0o644)
+    document = {
+        "name": "spied",
+        "version": "1",
+        "pip_requirements": ["--no-binary spy", "spy==1.0", "beside==1.0"],
+    }
+    site.ask("POST", "/v1/workspaces/default/environments", document, "anna")
+    name = site.submit("anna", "python -c 'import spy'", environment="spied:1")
+    assert site.wait(name)["status"] == "Completed"
+    assert _users(ran, "source") == {site.user("build")}
+    [log] = [
+        text
+        for path in (site.home / "environments").glob("*.log")
+        if "spy==1.0" in (text := path.read_text())
+    ]
+    assert "kept wheels: 1" in log, log
+    store = site.folder / "store"
+    assert [file.name for file in store.rglob("*.whl")] == ["beside-1.0-py3-none-any.whl"]
+    assert next(store.iterdir()).stat().st_uid == site.uid("server")
+
+
+def test_an_export_runs_no_python_of_an_environment(site: SharedSite) -> None:
+    ran = _add_spy(site, "spoiled", spoil=True)
+    environment = {"pip_requirements": ["spoiled==1.0"]}
+    name = site.submit("anna", "true", environment=environment)
+    site.wait(name)
+    assert _users(ran, "source") == {site.user("build")}
+    plan = site.ask(
+        "POST", "/v1/workspaces/default/environments/image", {"environment": environment}, "anna"
+    )
+    assert plan["is_built"], "the build has to end for this to show anything"
+    body = {"environment": environment, "hash": plan["hash"]}
+    for layer in plan["layers"]:
+        path = "/v1/workspaces/default/environments/image/layer"
+        assert site.ask("POST", path, {**body, "layer": layer}, "anna")
+    assert site.user("server") not in _users(ran, "python")
 
 
 def test_an_image_is_not_built_as_the_servers_user(site: SharedSite) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -39,6 +40,10 @@ from torchyard.environments.packages.uv import (
     is_unreachable,
 )
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec, platform_python
+
+_PYTHON = re.compile(r"python(3\.\d{1,3})t?")
+
+Fetch = Callable[[str, str, Path, Uv], None]
 
 
 @dataclass(frozen=True)
@@ -313,15 +318,7 @@ def _python_version(venv: Path) -> str:
 
 def _pip_wheel(venv: Path) -> Path | None:
     """The pip wheel that the venv's Python bundles for `ensurepip`."""
-    return next(_pip_wheels(Path(_configuration(venv)["home"])), None)
-
-
-def _pip_wheels(home: Path) -> Iterator[Path]:
-    for folder in home.parent.glob("lib/python3*/ensurepip/_bundled"):
-        yield from folder.glob("pip-*.whl")
-    if home == Path("/usr/bin"):
-        # Debian keeps the wheels of its own Python elsewhere.
-        yield from Path("/usr/share/python-wheels").glob("pip-*.whl")
+    return next(kept_wheels.pip_wheels(Path(_configuration(venv)["home"])), None)
 
 
 def _configuration(venv: Path) -> dict[str, str]:
@@ -364,33 +361,44 @@ def publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     paths.folder.chmod(0o555)
 
 
-def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv) -> KeptWheels:
+def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv, fetch: Fetch) -> KeptWheels:
     """Keep the wheels of a built environment, so that it can be built without an index.
 
     Args:
         text: its lock.
+        fetch: `kept_wheels.fetch`, or what does the same as another user.
 
     Raises:
         BuildFailed: they can't be had; nothing is kept.
         BuildCanceled: the build was canceled.
     """
-    pip = _pip_wheel(paths.folder)
-    if pip is None:
-        raise BuildFailed(
-            "its Python brings no pip, which gets wheels to keep",
-            "install Python's ensurepip (`apt-get install python3-pip-whl`)",
-        )
-    python = kept_wheels.interpreter(_configuration(paths.folder))
     working = paths.root / f".keeping-{paths.hash}-{os.getpid()}"
     shutil.rmtree(working, ignore_errors=True)
     working.mkdir()
     try:
-        wheels = kept_wheels.get(text, pip, python, working, paths.blobs, uv, paths.wheel_folder)
+        lacking = kept_wheels.lacking(text, paths.wheel_folder)
+        if lacking:
+            fetch(lacking, python_of(paths.folder), working, uv)
+        fetched = working / kept_wheels.FOLDER
+        wheels = kept_wheels.keep(text, fetched, paths.blobs, paths.wheel_folder)
     finally:
         shutil.rmtree(working, ignore_errors=True)
     if wheels.snapshot:
         kept_wheels.write_note(paths.kept_wheels, wheels)
     return wheels
+
+
+def python_of(folder: Path) -> str:
+    """The version of an environment's Python, as `3.11`, by the folder of its packages.
+
+    Raises:
+        BuildFailed: it has none.
+    """
+    for packages in sorted((folder / "lib").glob("python3*/site-packages")):
+        match = _PYTHON.fullmatch(packages.parent.name)
+        if match:
+            return match[1]
+    raise BuildFailed("the environment has no folder of packages", "build it again")
 
 
 def remove_stale_folders(paths: EnvironmentPaths) -> None:

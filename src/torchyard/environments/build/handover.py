@@ -3,7 +3,8 @@
 Owns: copying the tree without following a link, what may be in it.
 Leaves: building it to build_program.py, moving it into place to builder.py.
 Always: a copy shares no file with what was built, so that nobody who still has one open changes it;
-no link in it leads out, but a Python's own to one of root's; nothing is setuid, setgid or a device.
+no link in it leads out, but a Python's own to a program of root's that everybody may run; nothing
+is setuid, setgid or a device.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ def _check_links(top: Path) -> None:
                 raise _refused(shown, f"is a link to `{os.readlink(path)}`, which is elsewhere")
             if end.is_relative_to(real_top) or not all(map(_is_trusted, outside)):
                 raise _refused(shown, f"is a link to a Python that others can change, `{end}`")
+            if not all(map(_is_open, outside)) or not end.is_file():
+                raise _refused(shown, f"is a link to `{end}`, which jobs can't run")
 
 
 def _steps(link: Path, shown: str) -> list[Path]:
@@ -154,6 +157,12 @@ def _is_trusted(program: Path) -> bool:
         if status.st_uid not in (0, os.geteuid()) or is_open:
             return False
     return True
+
+
+def _is_open(path: Path) -> bool:
+    """Whether everybody may run the file, or enter the folder: then it gives nothing away."""
+    mode = path.stat().st_mode
+    return mode & 0o001 > 0 if stat.S_ISDIR(mode) else mode & 0o005 == 0o005
 
 
 def _refused(path: str, fault: str) -> BuildFailed:

@@ -1,4 +1,4 @@
-"""Have an environment built by the build user, through the runner, and take it over.
+"""Have environments built and wheels fetched by the build user, through the runner.
 
 Owns: the folder of such a build, its output, its end, what is believed of its result.
 Leaves: the steps of the build to build_program.py, checking the files to handover.py.
@@ -74,7 +74,7 @@ class RunnerBuilds:
         working = paths.built / f".building-{spec.hash}-{os.getpid()}"
         try:
             self._provide_python(spec, uv)
-            self._make_folder(folder, build_program.request(spec, paths.folder, known_lock))
+            self._make_folder(folder, build_program.build_request(spec, paths.folder, known_lock))
             kept_wheels.lay_out(
                 paths.kept_wheels, paths.blobs, folder / "work", known_lock, paths.wheel_folder
             )
@@ -86,6 +86,20 @@ class RunnerBuilds:
             image_folder.remove(working)
             self._remove(folder, uv)
         return result.lock
+
+    def fetch(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        """As `kept_wheels.fetch`; what was fetched is copied, and not believed.
+
+        Raises:
+            BuildFailed, BuildCanceled, RunnerUnreachable, RunnerRefused: as `run`.
+        """
+        folder = self._node.builds / f"wheels-{secrets.token_hex(8)}"
+        try:
+            self._make_folder(folder, build_program.fetch_request(text, python))
+            self._build(folder / "work", uv)
+            handover.copy(folder / "work" / kept_wheels.FOLDER, working / kept_wheels.FOLDER)
+        finally:
+            self._remove(folder, uv)
 
     def _provide_python(self, spec: EnvironmentSpec, uv: Uv) -> None:
         """Download a Python that the machine lacks; the build user's own could be changed by the
