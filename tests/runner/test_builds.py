@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
 import json
 import os
@@ -34,6 +35,7 @@ name = "evil"
 version = "1.0"
 """
 SECRET = "the-databases-password"
+PASSWORD = "index-password"
 
 
 # A package's own code at its build: says as whom it runs, and has its environment's Python say so.
@@ -44,6 +46,12 @@ def note(word):
     with open({ran!r}, "a") as file:
         file.write(word + " " + subprocess.getoutput("id -un") + "\\n")
 note("source")
+for number in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        if {password!r} in open("/proc/%s/environ" % number).read():
+            note("password")
+    except OSError:
+        pass
 def spoil():
     work = os.readlink("/proc/%s/cwd" % os.getppid())
     program = os.path.join(work, "venv", "bin", "python")
@@ -69,6 +77,7 @@ def _add_spy(site: SharedSite, name: str, spoil: bool = False) -> Path:
     text = _SPY.format(
         wheels=Path(wheels.__file__).read_text().replace("from __future__ import annotations", ""),
         ran=str(ran),
+        password=PASSWORD,
         name=name,
         spoil="spoil()" if spoil else "pass",
     )
@@ -90,6 +99,8 @@ def site() -> Iterator[SharedSite]:
         shutil.chown(store, site.user("server"), site.user("server"))
         site.environ = {"PGPASSWORD": SECRET, "MY_API_KEY": SECRET}
         site.environ |= {"UV_FIND_LINKS": str(links), "UV_NO_INDEX": "1"}
+        index = f"https://reader:{PASSWORD}@index.invalid/simple"
+        site.environ |= {"UV_EXTRA_INDEX_URL": index, "UV_INDEX_OWN_PASSWORD": PASSWORD}
         site.start_server("--wheels", str(store))
         site.add_person("anna")
         yield site
@@ -164,6 +175,7 @@ def test_jobs_read_environments_and_change_none(site: SharedSite) -> None:
 
 
 def test_nothing_of_a_build_stays(site: SharedSite) -> None:
+    assert site.processes_of("build") == []
     assert list((site.node_folder / "builds").iterdir()) == []
     [log] = [
         text
@@ -219,6 +231,7 @@ def test_wheels_are_fetched_as_the_build_user_and_no_source_is_run(site: SharedS
         for path in (site.home / "environments").glob("*.log")
         if "spy==1.0" in (text := path.read_text())
     ]
+    assert _users(ran, "password") == set()
     assert "kept wheels: 1" in log, log
     store = site.folder / "store"
     assert [file.name for file in store.rglob("*.whl")] == ["beside-1.0-py3-none-any.whl"]
@@ -231,6 +244,7 @@ def test_an_export_runs_no_python_of_an_environment(site: SharedSite) -> None:
     name = site.submit("anna", "true", environment=environment)
     site.wait(name)
     assert _users(ran, "source") == {site.user("build")}
+    assert _users(ran, "password") == set()
     plan = site.ask(
         "POST", "/v1/workspaces/default/environments/image", {"environment": environment}, "anna"
     )
@@ -240,6 +254,51 @@ def test_an_export_runs_no_python_of_an_environment(site: SharedSite) -> None:
         path = "/v1/workspaces/default/environments/image/layer"
         assert site.ask("POST", path, {**body, "layer": layer}, "anna")
     assert site.user("server") not in _users(ran, "python")
+
+
+_SPOILER = """
+import os, pathlib
+{wheels}
+def build_wheel(folder, settings=None, metadata=None):
+    home = pathlib.Path.home()
+    for top in (home, home / ".cache", pathlib.Path(os.environ.get("UV_CACHE_DIR", home))):
+        for file in top.rglob("*"):
+            if file.name == "__init__.py" and file.parent.name == "victim":
+                os.chmod(file, 0o644)
+                with open(file, "a") as opened:
+                    opened.write("spoiled = True\\n")
+    for name in ("uv/uv.toml", "pip/pip.conf"):
+        (home / ".config" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / ".config" / name).write_text("this is no configuration")
+    for store in pathlib.Path({store!r}).glob("*/*"):
+        try:
+            open(store, "a").write("spoiled")
+        except OSError:
+            pass
+    return put(pathlib.Path(folder), "spoiler", "1.0").name
+"""
+
+
+def test_one_build_changes_no_other_environment(site: SharedSite) -> None:
+    """A line that it appended to a file of the shared cache was in every later environment."""
+    links, store = site.folder / "links", site.node_folder / "cache" / "wheels"
+    for name in ("victim", "first", "second"):
+        wheels.put(links, name, "1.0").chmod(0o644)
+    code = Path(wheels.__file__).read_text().replace("from __future__ import annotations", "")
+    text = _SPOILER.format(wheels=code, store=str(store))
+    wheels.put_source(links, "spoiler", "1.0", text).chmod(0o644)
+    command = "python -c 'import victim; print(hasattr(victim, \"spoiled\"))'"
+    for other in ("first", "spoiler", "second"):
+        environment = {"pip_requirements": ["victim==1.0", f"{other}==1.0"]}
+        name = site.submit("anna", command, environment=environment)
+        assert site.wait(name)["status"] == "Completed"
+    assert site.output(name).strip() == "False"
+    names = sorted(wheel.name.split("-")[0] for wheel in store.glob("*/*.whl"))
+    assert names.count("victim") == 1 and {"first", "second"} <= set(names)
+    for wheel in store.glob("*/*.whl"):
+        assert hashlib.sha256(wheel.read_bytes()).hexdigest() == wheel.parent.name
+    assert site.processes_of("build") == []
+    assert not (site.node_folder / "homes" / site.user("build")).exists()
 
 
 def test_an_image_is_not_built_as_the_servers_user(site: SharedSite) -> None:

@@ -36,13 +36,18 @@ class Result:
     code: str = ""
 
 
-def build_request(spec: EnvironmentSpec, final: Path, known_lock: str) -> str:
+def build_request(
+    spec: EnvironmentSpec, final: Path, known_lock: str, store: Path, builds_nothing: bool
+) -> str:
     """What `main` reads to make an environment.
 
     Args:
         final: where the environment will be.
+        store: of wheels; see wheel_store.py.
+        builds_nothing: it has to be made of wheels alone.
     """
-    return json.dumps({"spec": spec.to_json(), "final": str(final), "known_lock": known_lock})
+    body = {"spec": spec.to_json(), "final": str(final), "known_lock": known_lock}
+    return json.dumps({**body, "store": str(store), "builds_nothing": builds_nothing})
 
 
 def fetch_request(text: str, python: str) -> str:
@@ -55,7 +60,17 @@ def main() -> None:
     working = Path.cwd()
     body = json.loads((working.parent / REQUEST).read_text())
     config = machine_config.read(os.environ)
-    uv = Uv(config, sys.stdout.buffer, lambda: False, None)
+    store = Path(body["store"]) if "store" in body else None
+    # In its home, which is this build's alone.
+    cache = Path.home() / ".cache" / "uv"
+    uv = Uv(
+        config,
+        sys.stdout.buffer,
+        lambda: False,
+        cache,
+        wheel_store=store,
+        builds_nothing=bool(body.get("builds_nothing")),
+    )
     try:
         result = Result(_do(body, working, uv))
     except TorchyardError as error:

@@ -26,6 +26,7 @@ from torchyard.environments.build import (
     sealed,
     torchaudio_operators,
     torchvision_hook,
+    wheel_store,
 )
 from torchyard.environments.build.kept_wheels import KeptWheels
 from torchyard.environments.conda import conda_packages
@@ -198,7 +199,9 @@ def _install_packages(
     )
     if wants_pip and pip is not None:
         shown = "uv pip install pip (the one that comes with Python)"
-        _check(kept_wheels.install_files(["--quiet", str(pip)], pip.parent, uv, working, shown))
+        _check(
+            kept_wheels.install_files(["--quiet", str(pip)], [str(pip.parent)], uv, working, shown)
+        )
     text = conda_packages.without(known_lock)
     extra = ("pip",) if wants_pip and pip is None else ()
     if text:
@@ -335,9 +338,36 @@ def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> Outcome
 def _install_lock(text: str, python: str, uv: Uv, working: Path) -> Outcome:
     if not lock.pins(text):
         return Outcome(0, "")
+    if uv.wheel_store is not None:
+        text = _install_shared(text, python, uv.wheel_store, uv, working)
+        if not lock.pins(text):
+            return Outcome(0, "")
     (working / "install.txt").write_text(text, encoding="utf-8")
     arguments = ["--requirements", "install.txt", *lock.torch_source(text, python, uv, working)]
     return _install(arguments, uv, working, "uv pip install (what the lock says)")
+
+
+def _install_shared(text: str, python: str, store: Path, uv: Uv, working: Path) -> str:
+    """Install the wheels of a lock that the store has, or that can be fetched for it; the rest.
+
+    uv's own downloads can't be shared: it keeps them unpacked, where no hash is compared again.
+    """
+    options, lines = kept_wheels.parts(text)
+    there = kept_wheels.kept_in(working / kept_wheels.FOLDER)
+    there |= wheel_store.lay_out(store, lines, working / kept_wheels.FETCHED)
+    rest = options + "".join(line for name, line in lines.items() if name not in there)
+    try:
+        lacking = kept_wheels.lacking(rest, None)
+        if lacking and uv.config.is_known_to_pip:
+            kept_wheels.fetch(lacking, python, working, uv)
+        return kept_wheels.install(text, uv, working)
+    except BuildCanceled:
+        raise
+    except BuildFailed as error:
+        if error.code == DISK_FULL:
+            raise
+        uv.say(f"{error.message}: uv gets the packages itself")
+        return text
 
 
 def _check(outcome: Outcome) -> None:
@@ -379,7 +409,7 @@ def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv, fetch: Fetch) -> Kep
         lacking = kept_wheels.lacking(text, paths.wheel_folder)
         if lacking:
             fetch(lacking, python_of(paths.folder), working, uv)
-        fetched = working / kept_wheels.FOLDER
+        fetched = working / kept_wheels.FETCHED
         wheels = kept_wheels.keep(text, fetched, paths.blobs, paths.wheel_folder)
     finally:
         shutil.rmtree(working, ignore_errors=True)

@@ -30,8 +30,8 @@ from torchyard.environments.packages import lock, machine_config
 from torchyard.environments.packages.requirements import normal
 from torchyard.environments.packages.uv import Outcome, Uv, failure, find_uv
 
-FOLDER = "wheels"
-"""Below the folder of a build: the wheels that were kept for it."""
+FOLDER, FETCHED = "wheels", "fetched"
+"""Below the folder of a build: the wheels that were kept for it, those that it got itself."""
 _NAME = re.compile(r"(?P<name>[\w.-]+)(?:==| @ )", re.ASCII)
 _NO_WHEEL = re.compile(r"No matching distribution found for (?P<name>[\w.-]+)", re.ASCII)
 _INDEX_OPTION = re.compile(
@@ -70,12 +70,11 @@ def lacking(text: str, store: Path | None) -> str:
 
 
 def fetch(text: str, python: str, working: Path, uv: Uv) -> None:
-    """Put the wheels of a lock into `working`/wheels; packages without one are left out.
+    """Put the wheels of a lock into `working`/fetched; packages without one are left out.
 
     Args:
         text: of `lacking`.
         python: the version that they are for, as `3.11`.
-        working: an empty folder.
 
     Raises:
         BuildFailed: pip can't get one that has a wheel.
@@ -89,12 +88,12 @@ def fetch(text: str, python: str, working: Path, uv: Uv) -> None:
             "install Python's ensurepip (`apt-get install python3-pip-whl`)",
         )
     variables = _variables(uv, lock.torch_source(text, python, uv, working))
-    (working / FOLDER).mkdir(exist_ok=True)
+    (working / FETCHED).mkdir(exist_ok=True)
     while chosen:
         (working / "fetched.txt").write_text(options + "".join(chosen.values()), encoding="utf-8")
         arguments = ["download", "--no-deps", "--only-binary", ":all:", "--python-version", python]
         arguments += ["--no-input", "--disable-pip-version-check", "--require-hashes"]
-        arguments += ["--dest", FOLDER, "--requirement", "fetched.txt"]
+        arguments += ["--dest", FETCHED, "--requirement", "fetched.txt"]
         outcome = uv.run_program(
             # Nothing of an environment: its Python runs code of its packages as it starts.
             [_own_python(), "-I", "-S", str(pip / "pip"), *arguments],
@@ -252,9 +251,7 @@ def install(text: str, uv: Uv, working: Path) -> str:
     Raises:
         BuildFailed: a wheel is not the one of the lock.
     """
-    names = {
-        normal(parse_wheel_filename(file.name)[0]) for file in (working / FOLDER).glob("*.whl")
-    }
+    names = kept_in(working / FOLDER) | kept_in(working / FETCHED)
     options, lines = parts(text)
     wheels = [line for name, line in lines.items() if name in names and "--hash=" in line]
     if not wheels:
@@ -263,19 +260,25 @@ def install(text: str, uv: Uv, working: Path) -> str:
     # Without the cache: it would have a second copy of each wheel at each build.
     arguments = ["--no-cache", "--require-hashes", "--requirements", "kept.txt"]
     shown = f"uv pip install --no-index (kept wheels: {len(wheels)})"
-    outcome = install_files(arguments, Path(FOLDER), uv, working, shown)
+    outcome = install_files(arguments, (FOLDER, FETCHED), uv, working, shown)
     if outcome.code != 0:
         raise failure(outcome, "the wheels that were kept can't be installed")
     return options + "".join(line for name, line in lines.items() if line not in wheels)
 
 
+def kept_in(folder: Path) -> set[str]:
+    """The packages whose wheels are in the folder."""
+    return {normal(parse_wheel_filename(file.name)[0]) for file in folder.glob("*.whl")}
+
+
 def install_files(
-    arguments: Sequence[str], folder: Path, uv: Uv, working: Path, shown: str
+    arguments: Sequence[str], folders: Sequence[str], uv: Uv, working: Path, shown: str
 ) -> Outcome:
-    """Install into `working`/venv from a folder of wheels, whatever the machine's indexes are."""
+    """Install into `working`/venv from folders of wheels, whatever the machine's indexes are."""
+    links = ",".join(folder for folder in folders if (working / folder).is_dir())
     words = [find_uv(), "pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
     words += ["--no-deps", "--no-config", "--no-index", *arguments]
-    return uv.run_program(words, working, shown, {"UV_FIND_LINKS": str(folder)})
+    return uv.run_program(words, working, shown, {"UV_FIND_LINKS": links})
 
 
 def parts(text: str) -> tuple[str, dict[str, str]]:
