@@ -72,7 +72,6 @@ def run(
         _free_account(config, descriptors[0], connection) as account,
         scratch.let_build(config, account, body.get("build")) as folder,
         scratch.new_home(config, account) as home,
-        _alone(account),
     ):
         variables = {"PATH": _PATH, "LANG": "C.UTF-8", **environment, "HOME": str(home)}
         variables["TMPDIR"] = str(home / scratch.TEMPORARY)
@@ -92,6 +91,8 @@ def run(
             status = _wait(child, connection, limits.minutes * 60, descriptors[0], limits)
             return {"exit_code": os.waitstatus_to_exitcode(status)}
         finally:
+            # Before its folder is closed: what it left there is all that it can do.
+            _end_processes(account)
             cgroups.remove(name, 0)
 
 
@@ -108,13 +109,14 @@ def _words(value: Any) -> list[str]:
 
 @contextmanager
 def _free_account(config: Config, output: int, connection: socket.socket) -> Iterator[Account]:
-    """A build user that runs no other build, for the length of the block."""
+    """A build user that runs no other build and nothing else, for the length of the block."""
     has_said = False
     while True:
         for name in config.build_users:
             account = accounts.get_by_name(config, name)
             with locks.held_if_free(config.state / f"build-{name}.lock") as is_free:
                 if is_free:
+                    _end_processes(account)
                     yield account
                     return
         if not has_said:
@@ -122,16 +124,6 @@ def _free_account(config: Config, output: int, connection: socket.socket) -> Ite
             has_said = True
         if select.select([connection], [], [], _POLL_S)[0]:
             raise messages.BadMessage("the server went away")
-
-
-@contextmanager
-def _alone(account: Account) -> Iterator[None]:
-    """The account has no process but those of the block."""
-    _end_processes(account)
-    try:
-        yield
-    finally:
-        _end_processes(account)
 
 
 def _end_processes(account: Account) -> None:
