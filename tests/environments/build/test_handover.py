@@ -106,7 +106,7 @@ def test_a_private_file_in_place_of_a_python_is_refused(built: Path, tmp_path: P
     (built / "bin" / "python").symlink_to(secret)
     with pytest.raises(BuildFailed) as refusal:
         handover.copy(built, tmp_path / "copy")
-    assert refusal.value.code == "build_refused" and "`bin/python`" in refusal.value.message
+    assert refusal.value.code == "build_refused" and "`bin/python" in refusal.value.message
 
 
 @pytest.mark.parametrize("name", ["lib/module", "bin/python4"])

@@ -49,6 +49,10 @@ class Maker(Protocol):
         """As `kept_wheels.fetch`."""
         ...
 
+    def fetch_again(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        """As `fetch`, for a lock that was built a moment ago."""
+        ...
+
 
 class LocalMaker:
     """As this process's own user: for a server whose jobs are that user, too."""
@@ -58,6 +62,8 @@ class LocalMaker:
 
     def fetch(self, text: str, python: str, working: Path, uv: Uv) -> None:
         kept_wheels.fetch(text, python, working, uv)
+
+    fetch_again = fetch
 
 
 class Builds:
@@ -202,7 +208,7 @@ class Builds:
                 if spec.image is None:
                     lock = self._maker.run(spec, paths, self._previous_lock(paths), uv)
                     if paths.wheel_folder is not None and spec.ref:
-                        _keep_of_version(paths, lock, uv, self._maker.fetch)
+                        _keep_of_version(paths, lock, uv, self._maker.fetch_again)
                 else:
                     run = partial(self.run, canceled=canceled, secrets=secrets, also=uv.log)
                     lock = self._images.build(spec, paths, run, uv)

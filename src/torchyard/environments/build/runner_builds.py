@@ -140,6 +140,11 @@ class RunnerBuilds:
             with suppress(RunnerUnreachable):
                 self._remove(folder)
 
+    def fetch_again(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        """Take the wheels that the build fetched for all; what it could not get has none."""
+        _, lines = kept_wheels.parts(text)
+        wheel_store.lay_out(self._node.wheels, lines, working / kept_wheels.FETCHED)
+
     def _provide_python(self, spec: EnvironmentSpec, uv: Uv) -> None:
         """Download a Python that the machine lacks; the build user's own could be changed by the
         next build."""

@@ -67,7 +67,7 @@ def packages_as_lock(folder: Path) -> str:
     facts = read(folder)
     assert facts is not None
     root = folder / ROOT
-    versions = {}
+    versions: dict[str, str] = {}
     for packages in _site_packages(root, facts["variables"]):
         for information in sorted(packages.glob("*.*-info")):
             name, version = _identity(root, information)
@@ -146,7 +146,9 @@ def _head(file: Path) -> str:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as opened:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
-        return opened.read(_HEAD_BYTES).decode("utf-8", "replace").partition("\n\n")[0]
+        return os.read(descriptor, _HEAD_BYTES).decode("utf-8", "replace").partition("\n\n")[0]
+    finally:
+        os.close(descriptor)
