@@ -28,6 +28,10 @@ def _module() -> str:
     return ""
 
 
+def _importing() -> bool:
+    return "importlib" in sys._getframe(3).f_code.co_filename
+
+
 def _words(args: Any) -> list[str]:
     return [os.fsdecode(word) for word in args]
 
@@ -42,8 +46,9 @@ def _seen(event: str, args: tuple[Any, ...]) -> dict[str, Any] | None:
         return {"program": str(args[0]), "words": []}
     if event == "pickle.find_class":
         return {"pickle": f"{args[0]}.{args[1]}"}
-    if event == "marshal.loads" or event == "marshal.load":
-        return {"pickle": event} if _module() else None
+    if event in ("marshal.loads", "marshal.load"):
+        # An import reads compiled modules by it.
+        return None if _importing() else {"pickle": event}
     if event == "open" and isinstance(args[0], (str, bytes)):
         name = os.path.basename(os.fsdecode(args[0]))
         if name in _FILES or name.endswith(_PICKLES):

@@ -24,6 +24,8 @@ pytestmark = [
 ]
 
 PAGE = ROOT / "docs" / "reference" / "started-programs.md"
+# Its Python is one that uv is asked for.
+OLD = {"dependencies": ["python=3.9.1", "pip"]}
 DEFINITION = {"name": "vision", "version": "1", "pip_requirements": ["plain==1.0"]}
 
 
@@ -88,7 +90,7 @@ def _work(site: SharedSite) -> None:
     endpoint = "/v1/workspaces/default/online-endpoints/digits"
     site.ask("PUT", endpoint, {"name": "digits", "auth_mode": "key"}, "anna")
     path = "/v1/workspaces/default/environments"
-    site.ask("POST", f"{path}/resolve", {"environment": {"python": "3.9.1"}}, "anna")
+    site.ask("POST", f"{path}/resolve", {"environment": {"conda_file": OLD}}, "anna")
     plan = site.ask("POST", f"{path}/image", {"environment": "vision:1"}, "anna")
     for layer in plan["layers"]:
         body = {"environment": "vision:1", "hash": plan["hash"], "layer": layer}
