@@ -43,7 +43,7 @@ def build_request(
 
     Args:
         final: where the environment will be.
-        store: of wheels; see wheel_store.py.
+        store: of wheels; see shared_wheels.py.
         builds_nothing: it has to be made of wheels alone.
     """
     body = {"spec": spec.to_json(), "final": str(final), "known_lock": known_lock}
@@ -68,7 +68,7 @@ def main() -> None:
         sys.stdout.buffer,
         lambda: False,
         cache,
-        wheel_store=store,
+        shared_wheels=store,
         builds_nothing=bool(body.get("builds_nothing")),
     )
     try:

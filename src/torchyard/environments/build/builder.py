@@ -24,9 +24,9 @@ from torchyard.environments.build import (
     bytecode,
     kept_wheels,
     sealed,
+    shared_wheels,
     torchaudio_operators,
     torchvision_hook,
-    wheel_store,
 )
 from torchyard.environments.build.kept_wheels import KeptWheels
 from torchyard.environments.conda import conda_packages
@@ -338,8 +338,8 @@ def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> Outcome
 def _install_lock(text: str, python: str, uv: Uv, working: Path) -> Outcome:
     if not lock.pins(text):
         return Outcome(0, "")
-    if uv.wheel_store is not None:
-        text = _install_shared(text, python, uv.wheel_store, uv, working)
+    if uv.shared_wheels is not None:
+        text = _install_shared(text, python, uv.shared_wheels, uv, working)
         if not lock.pins(text):
             return Outcome(0, "")
     (working / "install.txt").write_text(text, encoding="utf-8")
@@ -354,7 +354,7 @@ def _install_shared(text: str, python: str, store: Path, uv: Uv, working: Path) 
     """
     options, lines = kept_wheels.parts(text)
     there = kept_wheels.kept_in(working / kept_wheels.FOLDER)
-    there |= wheel_store.lay_out(store, lines, working / kept_wheels.FETCHED)
+    there |= shared_wheels.lay_out(store, lines, working / kept_wheels.FETCHED)
     rest = options + "".join(line for name, line in lines.items() if name not in there)
     try:
         lacking = kept_wheels.lacking(rest, None)

@@ -2,7 +2,7 @@
 
 Owns: the folder of such a build, its output, its end, what is believed of its result.
 Leaves: the steps of the build to build_program.py, checking the files to handover.py, what builds
-share to wheel_store.py, keeping them apart to the runner.
+share to shared_wheels.py, keeping them apart to the runner.
 Always: no code of strangers runs as the server's user, or as the one who owns environments; when
 the server goes away, so does the build.
 """
@@ -26,7 +26,7 @@ from torchyard.environments.build import (
     builder,
     handover,
     kept_wheels,
-    wheel_store,
+    shared_wheels,
 )
 from torchyard.environments.build.build_program import REQUEST, RESULT, Result
 from torchyard.environments.build.builder import EnvironmentPaths
@@ -114,7 +114,7 @@ class RunnerBuilds:
             with caches.in_use(self._node.wheels):
                 self._node.wheels.chmod(0o711)  # it may have been removed to save space
                 result = self._build(folder, variables, uv)
-                wheel_store.add(self._node.wheels, folder / "work" / kept_wheels.FETCHED)
+                shared_wheels.add(self._node.wheels, folder / "work" / kept_wheels.FETCHED)
             working.mkdir()
             handover.copy(folder / "work" / "venv", working / "venv")
             builder.publish(working, paths, result.lock)
@@ -143,7 +143,7 @@ class RunnerBuilds:
     def fetch_again(self, text: str, python: str, working: Path, uv: Uv) -> None:
         """Take the wheels that the build fetched for all; what it could not get has none."""
         _, lines = kept_wheels.parts(text)
-        wheel_store.lay_out(self._node.wheels, lines, working / kept_wheels.FETCHED)
+        shared_wheels.lay_out(self._node.wheels, lines, working / kept_wheels.FETCHED)
 
     def _provide_python(self, spec: EnvironmentSpec, uv: Uv) -> None:
         """Download a Python that the machine lacks; the build user's own could be changed by the

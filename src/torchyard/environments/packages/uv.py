@@ -83,7 +83,7 @@ class Uv:
         masker: called before each command, since jobs with other secrets may join the build.
         may_link: whether the environment's files may be hard links into the cache.
         builds_nothing: nothing of a package is run, so what has no wheel can't be installed.
-        wheel_store: wheels by their hash, which this build only reads; see build/wheel_store.py.
+        shared_wheels: wheels by their hash, which this build only reads; see build/shared_wheels.py.
         silence_s: how long a program may print nothing before the log says that it still runs.
     """
 
@@ -97,11 +97,11 @@ class Uv:
         may_link: bool = True,
         bytecode: Path | None = None,
         silence_s: float = 15.0,
-        wheel_store: Path | None = None,
+        shared_wheels: Path | None = None,
         builds_nothing: bool = False,
     ) -> None:
         self.config = config
-        self.wheel_store = wheel_store
+        self.shared_wheels = shared_wheels
         self._builds_nothing = builds_nothing
         self._silence_s = silence_s
         self._bytecode = bytecode

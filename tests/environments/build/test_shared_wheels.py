@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from environments import wheels
-from torchyard.environments.build import wheel_store
+from torchyard.environments.build import shared_wheels
 
 ONE_DATABASE = True
 
@@ -32,8 +32,8 @@ def lines(wheel: Path) -> dict[str, str]:
 
 def test_a_wheel_is_under_its_hash_and_cannot_be_written(store: Path, tmp_path: Path) -> None:
     wheel = wheels.put(tmp_path / "fetched", "alpha", "1.0")
-    assert wheel_store.add(store, tmp_path / "fetched") == 1
-    assert wheel_store.add(store, tmp_path / "fetched") == 0
+    assert shared_wheels.add(store, tmp_path / "fetched") == 1
+    assert shared_wheels.add(store, tmp_path / "fetched") == 0
     [stored] = store.glob("*/*")
     assert (stored.parent.name, stored.name) == (digest_of(wheel), wheel.name)
     assert stat.S_IMODE(stored.stat().st_mode) == 0o444
@@ -44,10 +44,10 @@ def test_a_wheel_of_the_same_name_takes_no_ones_place(store: Path, tmp_path: Pat
     good = wheels.put(tmp_path / "good", "alpha", "1.0")
     bad = wheels.put(tmp_path / "bad", "alpha", "1.0", text="import evil\n")
     for folder in (bad.parent, good.parent):
-        assert wheel_store.add(store, folder) == 1
+        assert shared_wheels.add(store, folder) == 1
     for wheel in (good, bad):
         target = tmp_path / f"for-{digest_of(wheel)[:8]}"
-        assert wheel_store.lay_out(store, lines(wheel), target) == {"alpha"}
+        assert shared_wheels.lay_out(store, lines(wheel), target) == {"alpha"}
         assert (target / wheel.name).read_bytes() == wheel.read_bytes()
 
 
@@ -61,15 +61,15 @@ def test_what_is_no_wheel_is_not_taken(store: Path, tmp_path: Path) -> None:
     (fetched / "gamma-1.0-py3-none-any.whl").mkdir()
     (fetched / "delta.tar.gz").write_text("source")
     (fetched / "nothing.whl").write_text("")
-    assert wheel_store.add(store, fetched) == 0
+    assert shared_wheels.add(store, fetched) == 0
     assert list(store.iterdir()) == []
-    assert wheel_store.add(store, tmp_path / "absent") == 0
+    assert shared_wheels.add(store, tmp_path / "absent") == 0
     (tmp_path / "link").symlink_to(wheels.put(tmp_path / "good", "alpha", "1.0").parent)
-    assert wheel_store.add(store, tmp_path / "link") == 0
+    assert shared_wheels.add(store, tmp_path / "link") == 0
 
 
 def test_a_hash_that_the_store_lacks_lays_nothing_out(store: Path, tmp_path: Path) -> None:
-    wheel_store.add(store, wheels.put(tmp_path / "one", "alpha", "1.0").parent)
+    shared_wheels.add(store, wheels.put(tmp_path / "one", "alpha", "1.0").parent)
     other = wheels.put(tmp_path / "two", "alpha", "1.0", text="# another\n")
-    assert wheel_store.lay_out(store, lines(other), tmp_path / "target") == set()
+    assert shared_wheels.lay_out(store, lines(other), tmp_path / "target") == set()
     assert not (tmp_path / "target").exists()
