@@ -83,7 +83,7 @@ class Uv:
         masker: called before each command, since jobs with other secrets may join the build.
         may_link: whether the environment's files may be hard links into the cache.
         builds_nothing: nothing of a package is run, so what has no wheel can't be installed.
-        shared_wheels: wheels by their hash, which this build only reads; see build/shared_wheels.py.
+        shared_wheels: those of build/shared_wheels.py, which this build only reads.
         silence_s: how long a program may print nothing before the log says that it still runs.
     """
 
