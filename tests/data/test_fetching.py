@@ -11,9 +11,9 @@ from data.conftest import WORKSPACE, Web
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
-from torchyard.base.home import access_lists
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import FetchCanceled, Fetcher
+from torchyard.shared import access_lists
 
 
 @pytest.fixture

@@ -168,6 +168,13 @@ def test_conda_python(written: str, python: str) -> None:
     assert conda(written, "pip").python == python
 
 
+@pytest.mark.parametrize("written", ["python=--help", "python=-c", "python>=3.8,<-h", "python=v"])
+def test_a_python_is_no_option_of_a_command(written: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        conda(written, "pip")
+    assert refused.value.at[-2:] == ("dependencies", 0)
+
+
 @pytest.mark.parametrize(
     ("written", "line"),
     [

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import shutil
+import struct
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,8 +18,9 @@ from environments import wheels
 from environments.conftest import Machine
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.base.errors import BuildFailed, Conflict, InvalidInput, NotFound
 from torchyard.environments import image_export
+from torchyard.environments.images import elf
 from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
 from torchyard.shared import locks
@@ -120,6 +122,81 @@ def test_no_path_or_secret_of_the_machine_is_in_the_image(
         "etc/ssl/certs/ca-certificates.crt",
     }  # fmt: skip
     assert not [name for name in names if name.startswith(("root/", "home/", "var/", "tmp/"))]
+
+
+def replace_python(environments: Environments, *, by: Path | str = "") -> Path:
+    """Leave a script, or a link, in place of the environment's Python; the file that it writes."""
+    folder = environments.folders.find(environments.resolver.resolve(DEFINITION))
+    assert folder is not None
+    program = folder / "bin" / "python"
+    (folder / "bin").chmod(0o755)
+    program.unlink()
+    ran = environments.folders.root / "ran"
+    if by:
+        program.symlink_to(by)
+    else:
+        program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+        program.chmod(0o755)
+    return ran
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", ["system", "python", "packages"])
+def test_a_python_that_a_build_replaced_is_not_run(built: Environments, layer: str) -> None:
+    ran = replace_python(built)
+    hash = plan_of(built)["hash"]
+    # Of a Python that is the environment's own, the machine has no files.
+    assert b"".join(image_export.layer(built, "", DEFINITION, "", hash, layer).blocks)
+    assert not ran.exists()
+
+
+def test_a_link_in_place_of_the_python_gives_no_file_away(
+    built: Environments, machine: Machine
+) -> None:
+    secret = machine.home / "token"
+    secret.write_text("yard_p_secret")
+    replace_python(built, by=secret)
+    with pytest.raises(BuildFailed) as refused:
+        layer_of(built, "python")
+    assert refused.value.code == "python_not_found"
+
+
+@pytest.mark.slow
+def test_a_file_that_a_package_names_as_its_loader_is_not_given_away(
+    built: Environments, machine: Machine
+) -> None:
+    secret = machine.home / "token"
+    secret.write_text("yard_p_secret")
+    folder = built.folders.find(built.resolver.resolve(DEFINITION))
+    assert folder is not None
+    content = Path("/bin/sh").resolve().read_bytes()
+    needs = elf.read("/bin/sh")
+    assert needs is not None
+    at = content.index(needs.loader.encode() + b"\0")
+    name = str(secret).encode()
+    # The program's text may be overwritten: nobody runs it, only its headers are read.
+    library = content[:at] + name + b"\0" + content[at + len(name) + 1 :]
+    packages = next((folder / "lib").glob("python3*/site-packages"))
+    packages.chmod(0o755)
+    (packages / "named.so").write_bytes(_with_loader(library, at, len(name) + 1))
+    changed = elf.read(packages / "named.so")
+    assert changed is not None and changed.loader == str(secret)
+    assert b"yard_p_secret" not in layer_of(built, "system")
+
+
+def _with_loader(content: bytes, at: int, size: int) -> bytes:
+    """The program, which says that its loader's name is `size` bytes at an offset."""
+    table, entry, count = (
+        *struct.unpack_from("<Q", content, 32),
+        *struct.unpack_from("<HH", content, 54),
+    )
+    changed = bytearray(content)
+    for number in range(count):
+        header = table + number * entry
+        if struct.unpack_from("<I", content, header) == (3,):
+            struct.pack_into("<Q", changed, header + 8, at)
+            struct.pack_into("<Q", changed, header + 32, size)
+    return bytes(changed)
 
 
 def test_an_environment_that_is_not_built_has_no_layers(

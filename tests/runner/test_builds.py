@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
 import json
 import os
@@ -34,6 +35,58 @@ name = "evil"
 version = "1.0"
 """
 SECRET = "the-databases-password"
+PASSWORD = "index-password"
+
+
+# A package's own code at its build: says as whom it runs, and has its environment's Python say so.
+_SPY = """
+import os, subprocess, sys
+{wheels}
+def note(word):
+    with open({ran!r}, "a") as file:
+        file.write(word + " " + subprocess.getoutput("id -un") + "\\n")
+note("source")
+for number in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        if {password!r} in open("/proc/%s/environ" % number).read():
+            note("password")
+    except OSError:
+        pass
+def spoil():
+    work = os.readlink("/proc/%s/cwd" % os.getppid())
+    program = os.path.join(work, "venv", "bin", "python")
+    if os.path.islink(program):
+        real = os.path.realpath(program)
+        os.unlink(program)
+        with open(program, "w") as file:
+            file.write("#!/bin/bash\\necho python $(id -un) >> {ran}\\n")
+            file.write("exec -a %s %s \\"$@\\"\\n" % (program, real))
+        os.chmod(program, 0o755)
+def build_wheel(folder, settings=None, metadata=None):
+    from pathlib import Path
+    {spoil}
+    return put(Path(folder), {name!r}, "1.0").name
+"""
+
+
+def _add_spy(site: SharedSite, name: str, spoil: bool = False) -> Path:
+    """A source package whose code writes the names of its users into the file."""
+    ran = site.folder / f"{name}.ran"
+    ran.touch()
+    ran.chmod(0o666)
+    text = _SPY.format(
+        wheels=Path(wheels.__file__).read_text().replace("from __future__ import annotations", ""),
+        ran=str(ran),
+        password=PASSWORD,
+        name=name,
+        spoil="spoil()" if spoil else "pass",
+    )
+    wheels.put_source(site.folder / "links", name, "1.0", text).chmod(0o644)
+    return ran
+
+
+def _users(ran: Path, word: str) -> set[str]:
+    return {line.split()[1] for line in ran.read_text().splitlines() if line.startswith(word)}
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +94,15 @@ def site() -> Iterator[SharedSite]:
     with shared_site() as site:
         links = site.folder / "links"
         links.mkdir(mode=0o755)
+        store = site.folder / "store"
+        store.mkdir(mode=0o700)
+        shutil.chown(store, site.user("server"), site.user("server"))
         site.environ = {"PGPASSWORD": SECRET, "MY_API_KEY": SECRET}
         site.environ |= {"UV_FIND_LINKS": str(links), "UV_NO_INDEX": "1"}
-        site.start_server()
+        index = f"https://reader:{PASSWORD}@index.invalid/simple"
+        # Two that hold one, and that uv does not use here.
+        site.environ |= {"UV_PUBLISH_URL": index, "UV_INDEX_OWN_PASSWORD": PASSWORD}
+        site.start_server("--wheels", str(store))
         site.add_person("anna")
         yield site
 
@@ -117,6 +176,7 @@ def test_jobs_read_environments_and_change_none(site: SharedSite) -> None:
 
 
 def test_nothing_of_a_build_stays(site: SharedSite) -> None:
+    assert site.processes_of("build") == []
     assert list((site.node_folder / "builds").iterdir()) == []
     [log] = [
         text
@@ -152,6 +212,91 @@ def test_the_build_user_takes_kept_wheels_when_the_index_is_gone(site: SharedSit
     assert site.wait(name)["status"] == "Completed", log.read_text()
     assert "(kept wheels: 1)" in log.read_text()
     assert list((site.node_folder / "builds").iterdir()) == []
+
+
+def test_wheels_are_fetched_as_the_build_user_and_no_source_is_run(site: SharedSite) -> None:
+    """A `--no-binary` beside it had pip run its setup.py, as the server's user."""
+    ran = _add_spy(site, "spy")
+    wheels.put(site.folder / "links", "beside", "1.0").chmod(0o644)
+    document = {
+        "name": "spied",
+        "version": "1",
+        "pip_requirements": ["--no-binary spy", "spy==1.0", "beside==1.0"],
+    }
+    site.ask("POST", "/v1/workspaces/default/environments", document, "anna")
+    name = site.submit("anna", "python -c 'import spy'", environment="spied:1")
+    assert site.wait(name)["status"] == "Completed"
+    assert _users(ran, "source") == {site.user("build")}
+    [log] = [
+        text
+        for path in (site.home / "environments").glob("*.log")
+        if "spy==1.0" in (text := path.read_text())
+    ]
+    assert _users(ran, "password") == set()
+    assert "kept wheels: 1 in" in log, log
+    store = site.folder / "store"
+    assert [file.name for file in store.rglob("*.whl")] == ["beside-1.0-py3-none-any.whl"]
+    assert next(store.iterdir()).stat().st_uid == site.uid("server")
+
+
+def test_an_export_runs_no_python_of_an_environment(site: SharedSite) -> None:
+    ran = _add_spy(site, "spoiled", spoil=True)
+    environment = {"pip_requirements": ["spoiled==1.0"]}
+    name = site.submit("anna", "true", environment=environment)
+    site.wait(name)
+    assert _users(ran, "source") == {site.user("build")}
+    assert _users(ran, "password") == set()
+    plan = site.ask(
+        "POST", "/v1/workspaces/default/environments/image", {"environment": environment}, "anna"
+    )
+    assert plan["is_built"], "the build has to end for this to show anything"
+    body = {"environment": environment, "hash": plan["hash"]}
+    for layer in plan["layers"]:
+        path = "/v1/workspaces/default/environments/image/layer"
+        assert site.ask("POST", path, {**body, "layer": layer}, "anna")
+    assert site.user("server") not in _users(ran, "python")
+
+
+_SPOILER = """
+import os, pathlib
+{wheels}
+def build_wheel(folder, settings=None, metadata=None):
+    home = pathlib.Path.home()
+    for top in (home, home / ".cache", pathlib.Path(os.environ.get("UV_CACHE_DIR", home))):
+        for file in top.rglob("*"):
+            if file.name == "__init__.py" and file.parent.name == "victim":
+                os.chmod(file, 0o644)
+                with open(file, "a") as opened:
+                    opened.write("spoiled = True\\n")
+    for store in pathlib.Path({store!r}).glob("*/*"):
+        try:
+            open(store, "a").write("spoiled")
+        except OSError:
+            pass
+    return put(pathlib.Path(folder), "spoiler", "1.0").name
+"""
+
+
+def test_one_build_changes_no_other_environment(site: SharedSite) -> None:
+    """A line that it appended to a file of the shared cache was in every later environment."""
+    links, store = site.folder / "links", site.node_folder / "cache" / "wheels"
+    for name in ("victim", "first", "second"):
+        wheels.put(links, name, "1.0").chmod(0o644)
+    code = Path(wheels.__file__).read_text().replace("from __future__ import annotations", "")
+    text = _SPOILER.format(wheels=code, store=str(store))
+    wheels.put_source(links, "spoiler", "1.0", text).chmod(0o644)
+    command = "python -c 'import victim; print(hasattr(victim, \"spoiled\"))'"
+    for other in ("first", "spoiler", "second"):
+        environment = {"pip_requirements": ["victim==1.0", f"{other}==1.0"]}
+        name = site.submit("anna", command, environment=environment)
+        assert site.wait(name)["status"] == "Completed"
+    assert site.output(name).strip() == "False"
+    names = sorted(wheel.name.split("-")[0] for wheel in store.glob("*/*.whl"))
+    assert names.count("victim") == 1 and {"first", "second"} <= set(names)
+    for wheel in store.glob("*/*.whl"):
+        assert hashlib.sha256(wheel.read_bytes()).hexdigest() == wheel.parent.name
+    assert site.processes_of("build") == []
+    assert not (site.node_folder / "homes" / site.user("build")).exists()
 
 
 def test_an_image_is_not_built_as_the_servers_user(site: SharedSite) -> None:

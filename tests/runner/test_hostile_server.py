@@ -19,6 +19,8 @@ import pytest
 
 from runner.runner_site import RunnerSite, python_for_all, runner_site
 from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
+from torchyard.runner import builds
+from torchyard.runner.config import BuildLimits
 from torchyard.shared import processes, runner_messages
 
 pytestmark = [
@@ -324,22 +326,116 @@ def test_an_account_of_the_pool_is_one_persons_for_good(site: RunnerSite) -> Non
         site.client.call("account", person="mia")
 
 
-def test_a_build_runs_as_the_build_user_and_ends_with_its_server(site: RunnerSite) -> None:
+def build_folder(site: RunnerSite, name: str) -> Path:
+    """The folder of a build, as the server makes it."""
+    folder = site.node_folder / "builds" / name
+    (folder / "work").mkdir(parents=True)
+    for path in (folder, folder / "work"):
+        path.chmod(0o700)
+        os.chown(path, site.uid("server"), site.uid("server"))
+    return folder
+
+
+def run_build(site: RunnerSite, name: str, script: str) -> tuple[int, str]:
+    """The exit code and output of a build."""
     with open(site.folder / "build.log", "w+") as output:
-        words = ["/bin/sh", "-c", "id -un; exit 3"]
-        answer = site.client.call("build", [output.fileno()], command=words, folder="/")
-        assert answer == {"exit_code": 3}
+        words = ["/bin/sh", "-c", script]
+        answer = site.client.call("build", [output.fileno()], command=words, build=name)
         output.seek(0)
-        assert output.read().strip() == site.user("build")
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(site.socket))
-            body = {"request": "build", "command": ["/bin/sleep", "60"], "folder": "/"}
-            runner_messages.send(connection, body, [output.fileno()])
-            deadline = time.monotonic() + 20
-            while not site.processes_of("build"):
-                assert time.monotonic() < deadline
-        while site.processes_of("build"):
+        return answer["exit_code"], output.read().strip()
+
+
+def test_a_build_runs_as_the_build_user_and_ends_with_its_server(site: RunnerSite) -> None:
+    build_folder(site, "one")
+    assert run_build(site, "one", "id -un; exit 3") == (3, site.user("build"))
+    with (
+        open(site.folder / "build.log", "w") as output,
+        socket.socket(socket.AF_UNIX) as connection,
+    ):
+        connection.connect(str(site.socket))
+        body = {"request": "build", "command": ["/bin/sleep", "60"], "build": "one"}
+        runner_messages.send(connection, body, [output.fileno()])
+        deadline = time.monotonic() + 20
+        while not site.processes_of("build"):
             assert time.monotonic() < deadline
+    while site.processes_of("build"):
+        assert time.monotonic() < deadline
+
+
+def test_a_build_finds_nothing_of_another_one_and_no_way_back_into_it(site: RunnerSite) -> None:
+    first, second = build_folder(site, "first"), build_folder(site, "second")
+    leave = "echo bad > ~/.profile; echo bad > file; mkdir deep; pwd; setsid sleep 99 & exit 0"
+    assert run_build(site, "first", leave) == (0, str(first / "work"))
+    assert site.processes_of("build") == []
+    assert not (site.node_folder / "homes" / site.user("build")).exists()
+    look = f"ls -A ~ $TMPDIR; cat {first}/work/file; echo bad > {first}/work/file"
+    _, output = run_build(site, "second", look)
+    assert (first / "work" / "file").read_text() == "bad\n"
+    lines = output.splitlines()
+    assert [line for line in lines if "Permission denied" in line or "denied" in line], output
+    assert ".profile" not in output and "bad" not in lines
+    for folder in (first, second):
+        assert site.client.call("remove_build", build=folder.name) == {"removed": True}
+        assert not folder.exists()
+
+
+def test_builds_of_one_account_wait_for_each_other(site: RunnerSite) -> None:
+    build_folder(site, "slow")
+    build_folder(site, "next")
+    with open(site.folder / "slow.log", "w") as output:
+        words = ["/bin/sh", "-c", "touch begun; while [ ! -e end ]; do sleep 0.05; done"]
+        with site.client.start("build", [output.fileno()], command=words, build="slow") as slow:
+            work = site.node_folder / "builds" / "slow" / "work"
+            deadline = time.monotonic() + 20
+            while not (work / "begun").exists():
+                assert time.monotonic() < deadline
+            with open(site.folder / "next.log", "w+") as log:
+                words = ["/bin/echo", "ran"]
+                with site.client.start("build", [log.fileno()], command=words, build="next") as it:
+                    while "waiting" not in (site.folder / "next.log").read_text():
+                        assert time.monotonic() < deadline
+                    assert "ran" not in (site.folder / "next.log").read_text()
+                    (work / "end").touch()
+                    assert slow.answer() == {"exit_code": 0}
+                    assert it.answer() == {"exit_code": 0}
+            assert (site.folder / "next.log").read_text().endswith("ran\n")
+
+
+@pytest.mark.parametrize("name", ["../scratch", "one/work", "", ".hidden", "absent"])
+def test_a_build_is_in_a_folder_of_builds_alone(site: RunnerSite, name: str) -> None:
+    with pytest.raises(RunnerRefused):
+        run_build(site, name, "true")
+
+
+def test_a_folder_that_is_not_the_servers_is_no_builds(site: RunnerSite) -> None:
+    folder = build_folder(site, "foreign")
+    os.chown(folder / "work", 0, 0)
+    with pytest.raises(RunnerRefused, match="not the server's"):
+        run_build(site, "foreign", "true")
+    (site.node_folder / "builds" / "link").symlink_to(site.folder)
+    with pytest.raises(RunnerRefused):
+        run_build(site, "link", "true")
+
+
+def test_a_build_has_no_more_processes_than_its_limit(site: RunnerSite) -> None:
+    build_folder(site, "bomb")
+    limits = "cat /proc/self/limits | grep -E 'Max (processes|core)'"
+    code, output = run_build(site, "bomb", limits)
+    assert code == 0
+    rows = {line.split()[1]: line.split()[-3:] for line in output.splitlines()}
+    assert rows["processes"][:2] == ["4096", "4096"]
+
+
+def test_a_build_ends_at_its_limit(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        time.sleep(99)
+        os._exit(0)
+    here, there = socket.socketpair()
+    with here, there, open(tmp_path / "log", "wb") as log:
+        status = builds._wait(child, here, 0.1, log.fileno(), BuildLimits(minutes=7))
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    assert "7 minutes" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize("position", ["file", "folder"])

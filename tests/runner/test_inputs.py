@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner.shared_site import SharedSite, shared_site
-from torchyard.base.home import access_lists
+from torchyard.shared import access_lists
 
 pytestmark = [
     pytest.mark.runner,

@@ -21,12 +21,11 @@ from pathlib import Path
 from torchyard.base import disk, files
 from torchyard.base.db import Database
 from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
-from torchyard.base.home import access_lists
 from torchyard.data import actions
 from torchyard.data.actions import DataLocation
 from torchyard.data.datastores import BUILT_IN, Datastores
 from torchyard.data.types import Entry
-from torchyard.shared import locks
+from torchyard.shared import access_lists, locks
 
 # Files are fetched in groups; cancellation is checked between two groups.
 _GROUP = 200

@@ -12,7 +12,6 @@ from pathlib import Path
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.environments.build import builder
 from torchyard.environments.build.builds import Builds
 from torchyard.environments.build.folders import BuiltFolders
 from torchyard.environments.build.image_environments import FindEngine, Images
@@ -71,5 +70,5 @@ class Environments:
             self.records,
             self.images,
             pythons,
-            RunnerBuilds(runner, node).run if runner else builder.run,
+            RunnerBuilds(runner, node) if runner else None,
         )

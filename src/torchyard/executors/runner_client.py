@@ -50,7 +50,7 @@ class RunnerClient:
             RunnerUnreachable: there was no answer.
             RunnerRefused: it refused, or the request is too long.
         """
-        limit_s = _REMOVAL_LIMIT_S if request in ("remove", "build") else _LIMIT_S
+        limit_s = _REMOVAL_LIMIT_S if request in ("remove", "remove_build") else _LIMIT_S
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(None if request == "build" else limit_s)

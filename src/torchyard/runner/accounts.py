@@ -45,8 +45,8 @@ def of_person(config: Config, person: str) -> Account:
     if not _PERSON.fullmatch(person):
         raise Refused("bad_request", "the person has no valid name")
     name = config.accounts.get(person) or _of_pool(config, person)
-    if name == config.build_user:
-        raise Refused("account_refused", f"`{name}` is the build user, and runs no jobs")
+    if name in config.build_users:
+        raise Refused("account_refused", f"`{name}` is a build user, and runs no jobs")
     return get_by_name(config, name)
 
 
@@ -56,7 +56,7 @@ def get_by_name(config: Config, name: str) -> Account:
     Raises:
         Refused: it may not run jobs.
     """
-    allowed = {*config.accounts.values(), *config.pool, config.build_user}
+    allowed = {*config.accounts.values(), *config.pool, *config.build_users}
     if not name or name not in allowed:
         raise Refused(
             "account_refused", f"`{name}` is not an account of the runner's configuration"
@@ -111,7 +111,7 @@ def _of_pool(config: Config, person: str) -> str:
         if name in config.pool:
             return name
         # Also what the owner mapped by hand is somebody's, as what the pool no longer names.
-        taken = {*accounts.values(), *config.accounts.values()}
+        taken = {*accounts.values(), *config.accounts.values(), *config.build_users}
         free = (account for account in config.pool if account not in taken)
         name = next(free, "")
         if not name:

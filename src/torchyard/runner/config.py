@@ -43,24 +43,41 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
+class BuildLimits:
+    """Of one build. `memory_mb` is three quarters of the machine's where it is 0."""
+
+    memory_mb: int = 0
+    processes: int = 4096
+    minutes: int = 240
+
+    @property
+    def memory_bytes(self) -> int:
+        if self.memory_mb:
+            return self.memory_mb << 20
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
+
+
+@dataclass(frozen=True)
 class Config:
     """What the owner of the machine has decided.
 
-    `accounts` maps people to Unix accounts; `pool` are accounts for everybody else, in order. The
-    node folder holds `scratch/`, `workers/` and `homes/`; `state` what only root reads.
-    `environment` is added to what jobs get; `umask` and `open_files` hold for them.
+    `accounts` maps people to Unix accounts; `pool` are accounts for everybody else, in order.
+    `build_users` run builds, one at a time each, within the `build_limits`. The node folder holds
+    `scratch/`, `workers/` and `homes/`; `state` what only root reads. `environment` is added to
+    what jobs get; `umask` and `open_files` hold for them.
     """
 
     server_user: str
     accounts: dict[str, str] = field(default_factory=dict)
     pool: tuple[str, ...] = ()
-    build_user: str = ""
+    build_users: tuple[str, ...] = ()
     node_folder: Path = NODE_FOLDER
     state: Path = STATE
     python: str = sys.executable
     environment: dict[str, str] = field(default_factory=dict)
     umask: int = 0o077
     open_files: int = 65536
+    build_limits: BuildLimits = field(default_factory=BuildLimits)
 
     @property
     def server_uid(self) -> int:
@@ -73,6 +90,10 @@ class Config:
     @property
     def workers(self) -> Path:
         return self.node_folder / "workers"
+
+    @property
+    def builds(self) -> Path:
+        return self.node_folder / "builds"
 
     @property
     def homes(self) -> Path:
@@ -93,7 +114,7 @@ def read(file: Path = FILE) -> Config:
         raise _bad(f"`{file}` is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise _bad(f"`{file}` is not a JSON object")
-    keys = set(Config.__dataclass_fields__)
+    keys = set(Config.__dataclass_fields__) - {"build_users"} | {"build_user"}
     for key in body:
         if key not in keys:
             raise _bad(
@@ -103,13 +124,14 @@ def read(file: Path = FILE) -> Config:
         server_user=_text(body, "server_user"),
         accounts=_texts(body, "accounts"),
         pool=_pool(body.get("pool")),
-        build_user=_text(body, "build_user", ""),
+        build_users=_build_users(body.get("build_user")),
         node_folder=_path(body, "node_folder", NODE_FOLDER),
         state=_path(body, "state", STATE),
         python=str(_path(body, "python", Path(sys.executable))),
         environment=_texts(body, "environment"),
         umask=_octal(_text(body, "umask", "077")),
         open_files=_number(body, "open_files", 65536),
+        build_limits=_limits(body.get("build_limits")),
     )
     if config.server_uid == 0:
         raise _bad("`server_user` is root", "run yard-server as a user of its own")
@@ -135,7 +157,25 @@ def check_only_root_writes(path: Path) -> None:
             )
 
 
-def _pool(value: Any) -> tuple[str, ...]:
+def _build_users(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    return _pool(value, "build_user")
+
+
+def _limits(value: Any) -> BuildLimits:
+    if value is None:
+        return BuildLimits()
+    names = set(BuildLimits.__dataclass_fields__)
+    if not isinstance(value, dict) or not set(value) <= names:
+        raise _bad(f"`build_limits` is not an object of {', '.join(sorted(names))}")
+    for name, limit in value.items():
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise _bad(f"`{name}` of `build_limits` is not a positive number")
+    return BuildLimits(**value)
+
+
+def _pool(value: Any, key: str = "pool") -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
@@ -144,7 +184,7 @@ def _pool(value: Any) -> tuple[str, ...]:
         prefix, count = value["prefix"], value["count"]
         if isinstance(prefix, str) and prefix and isinstance(count, int):
             return tuple(f"{prefix}{number}" for number in range(1, min(count, _MOST_ACCOUNTS) + 1))
-    raise _bad('`pool` is neither a list of accounts nor `{"prefix": …, "count": …}`')
+    raise _bad(f'`{key}` is neither a list of accounts nor `{{"prefix": …, "count": …}}`')
 
 
 def _text(body: dict[str, Any], key: str, default: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The folders of attempts, of workers' programs and of the pool's homes, below the node folder.
+"""The folders of attempts, builds, workers' programs and accounts' homes, below the node folder.
 
 Owns: making, listing and removing them, opening a file that a worker left.
 Leaves: what is in them to the workers; who may ask to service.py.
@@ -16,19 +16,24 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torchyard.runner.accounts import Account
 from torchyard.runner.config import Config, Refused, check_only_root_writes
+from torchyard.shared import access_lists
 from torchyard.shared.node_records import SAFELY
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_BUILD = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,149}")
 _FILE = re.compile(r"(worker\.log|spool/history/[A-Za-z0-9._-]{1,100})")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _WORKER_MOST_BYTES = 32 << 20
 _BLOCK = 1 << 20
 _REMOVE = "/bin/rm"
+# In the folder of a build, and in a home.
+WORK, TEMPORARY = "work", "tmp"
 _MOST_FILES = 10_000
 _FOLDER = SAFELY | os.O_DIRECTORY
 
@@ -111,6 +116,73 @@ def home(config: Config, account: Account) -> Path:
     except FileExistsError:
         pass
     return path
+
+
+@contextmanager
+def new_home(config: Config, account: Account) -> Iterator[Path]:
+    """An empty home for one build, which nothing outlives."""
+    path = config.homes / account.name
+    _remove_tree(path)
+    os.mkdir(path, 0o700)
+    os.mkdir(path / TEMPORARY, 0o700)
+    for folder in (path / TEMPORARY, path):
+        os.chown(folder, account.uid, account.gid, follow_symlinks=False)
+    try:
+        yield path
+    finally:
+        _remove_tree(path)
+
+
+@contextmanager
+def let_build(config: Config, account: Account, name: Any) -> Iterator[Path]:
+    """Let the account write into `work` of the server's folder of a build, during the block.
+
+    Nobody but the server can enter it afterwards: a later build of the same account neither.
+
+    Raises:
+        Refused: it is not such a folder.
+    """
+    folder, work = _open_build(config, name)
+    try:
+        access_lists.let_read(folder, [account.uid])
+        access_lists.let_write(work, [account.uid])
+        yield config.builds / str(name) / WORK
+    finally:
+        access_lists.let_write(work, [])
+        access_lists.let_read(folder, [])
+        os.close(work)
+        os.close(folder)
+
+
+def remove_build(config: Config, name: str) -> bool:
+    """Remove the folder of a build that has ended; False if something of it stays. As root.
+
+    Raises:
+        Refused: it is not such a folder.
+    """
+    if not _BUILD.fullmatch(name):
+        raise Refused("bad_request", "the build has no valid name")
+    return _remove_tree(config.builds / name)
+
+
+def _open_build(config: Config, name: Any) -> tuple[int, int]:
+    """The folder of a build and its `work`, open."""
+    if not isinstance(name, str) or not _BUILD.fullmatch(name):
+        raise Refused("bad_request", "the build has no valid name")
+    folder = work = -1
+    try:
+        folder = os.open(config.builds / name, _FOLDER)
+        work = os.open(WORK, _FOLDER, dir_fd=folder)
+        if {os.fstat(folder).st_uid, os.fstat(work).st_uid} != {config.server_uid}:
+            raise Refused("not_yours", f"the folder of build `{name}` is not the server's")
+        return folder, work
+    except BaseException as error:
+        for descriptor in (folder, work):
+            if descriptor >= 0:
+                os.close(descriptor)
+        if isinstance(error, OSError):
+            raise Refused("not_found", f"build `{name}` has no folder") from error
+        raise
 
 
 def keep_worker(config: Config, descriptor: int) -> str:
@@ -239,7 +311,10 @@ def remove(config: Config, attempt: str) -> bool:
     What the account could not remove itself, such as files of the ids of an image, goes now. No
     link is followed: each folder is opened by name in its parent, and what is opened is checked.
     """
-    path = config.scratch / attempt
+    return _remove_tree(config.scratch / attempt)
+
+
+def _remove_tree(path: Path) -> bool:
     assert shutil.rmtree.avoids_symlink_attacks
     try:
         shutil.rmtree(path, ignore_errors=True)

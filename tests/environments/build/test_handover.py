@@ -98,6 +98,17 @@ def test_a_python_that_others_can_change_is_refused(built: Path, tmp_path: Path)
         handover.copy(built, tmp_path / "second")
 
 
+def test_a_private_file_in_place_of_a_python_is_refused(built: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    (built / "bin" / "python").unlink()
+    (built / "bin" / "python").symlink_to(secret)
+    with pytest.raises(BuildFailed) as refusal:
+        handover.copy(built, tmp_path / "copy")
+    assert refusal.value.code == "build_refused" and "`bin/python" in refusal.value.message
+
+
 @pytest.mark.parametrize("name", ["lib/module", "bin/python4"])
 def test_a_way_out_and_in_again_is_refused(built: Path, tmp_path: Path, name: str) -> None:
     # As long as it is checked, the link out there leads to a file of the copy.

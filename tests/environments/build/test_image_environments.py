@@ -14,10 +14,9 @@ from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound
 from torchyard.environments import to_json
-from torchyard.environments.images import containers, image_folder
+from torchyard.environments.images import containers, image_folder, interpreter
 from torchyard.environments.images.containers import ContainerSettings, EngineSearch
 from torchyard.environments.images.engine import ImageFacts, MachineFiles
-from torchyard.environments.packages import interpreter
 from torchyard.environments.packages.uv import Uv
 from torchyard.environments.services import Environments
 

@@ -30,6 +30,9 @@ gamma==2.0
 """
 
 
+HASH = f"--hash=sha256:{'0' * 64}"
+
+
 def build(environments: Environments, *lines: str) -> EnvironmentSpec:
     spec = environments.resolver.resolve({"pip_requirements": list(lines)})
     environments.builds.run(spec)
@@ -60,6 +63,60 @@ def test_a_lock_is_taken_apart_by_packages() -> None:
     assert options == "--find-links /somewhere\n"
     assert list(lines) == ["alpha", "beta", "gamma"]
     assert options + "".join(lines.values()) == LOCK
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"--no-binary :all:\nalpha==1.0 \\\n    {HASH}\n",
+        f"--index-url https://example.com --no-binary=alpha\nalpha==1.0 \\\n    {HASH}\n",
+        f"-r /etc/passwd\nalpha==1.0 \\\n    {HASH}\n",
+    ],
+)
+def test_a_fetch_is_told_of_no_option_but_indexes(lines: str) -> None:
+    assert kept_wheels.lacking(lines, None) == f"alpha==1.0 \\\n    {HASH}\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "alpha @ https://example.com/alpha-1.0.tar.gz",
+        "alpha @ https://example.com/alpha.zip#/alpha-1.0-py3-none-any.whl",
+        "alpha @ git+https://example.com/alpha.whl",
+        "alpha @ file:///etc/passwd.whl",
+        "alpha==1.0 --config-settings=a=b",
+        "alpha==1.0 --global-option=x",
+    ],
+)
+def test_nothing_but_a_wheel_is_fetched(line: str) -> None:
+    assert kept_wheels.lacking(f"{line} \\\n    {HASH}\n", None) == ""
+
+
+def test_indexes_of_an_environment_are_asked() -> None:
+    options = "--extra-index-url https://example.com/simple\n--trusted-host example.com\n"
+    lock = f"{options}alpha==1.0 \\\n    {HASH}\n"
+    assert kept_wheels.lacking(lock, None) == lock
+
+
+@pytest.mark.slow
+def test_no_source_is_run_to_keep_wheels(
+    make_environments: MakeEnvironments, machine: Machine
+) -> None:
+    """Its setup.py ran as the server's user: pip builds what `--no-binary` names."""
+    ran = machine.home.parent / "ran"
+    backend = Path(wheels.__file__).read_text()
+    backend += (
+        "\n\ndef build_wheel(folder, settings=None, metadata=None):\n"
+        f"    with open({str(ran)!r}, 'a') as file:\n"
+        "        file.write('built')\n"
+        "    return put(Path(folder), 'delta', '1.0').name\n"
+    )
+    wheels.put_source(machine.wheels, "delta", "1.0", backend)
+    environments = make_environments()
+    spec = build(environments, "--no-binary :all:", "delta==1.0")
+    ran.unlink()
+    stored = keep(environments, spec)
+    assert (stored.count, stored.without, ran.exists()) == (0, ("delta",), False)
 
 
 @pytest.mark.slow

@@ -43,6 +43,11 @@ class NodeFolder:
         return self.cache / "bytecode"
 
     @property
+    def wheels(self) -> Path:
+        """Wheels that builds of another user fetched, by their SHA-256; builds read them."""
+        return self.cache / "wheels"
+
+    @property
     def data(self) -> Path:
         """Copies of inputs; jobs read those that were granted to them."""
         return self.cache / "data"
@@ -81,12 +86,12 @@ class NodeFolder:
         """Make the folders of a separate one that the server writes; nothing in a home.
 
         Copies of inputs can be entered by those who know their names, and read by whom the server
-        lets; see base/home/access_lists.py.
+        lets; see shared/access_lists.py.
         """
         if not self.is_separate:
             return
         modes = {self.environments: 0o755, self.cache: 0o711, self.data: 0o711, self.public: 0o755}
-        modes |= {self.builds: 0o711, self.pythons: 0o755}
+        modes |= {self.builds: 0o711, self.pythons: 0o755, self.wheels: 0o711}
         for folder, mode in modes.items():
             folder.mkdir(parents=True, exist_ok=True)
             if folder.stat().st_mode & 0o777 != mode:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -23,6 +24,7 @@ from torchyard.environments.build import (
     bytecode,
     kept_wheels,
     sealed,
+    shared_wheels,
     torchaudio_operators,
     torchvision_hook,
 )
@@ -39,6 +41,10 @@ from torchyard.environments.packages.uv import (
     is_unreachable,
 )
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec, platform_python
+
+_PYTHON = re.compile(r"python(3\.\d{1,3})t?")
+
+Fetch = Callable[[str, str, Path, Uv], None]
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,9 @@ def _install_packages(
     )
     if wants_pip and pip is not None:
         shown = "uv pip install pip (the one that comes with Python)"
-        _check(kept_wheels.install_files(["--quiet", str(pip)], pip.parent, uv, working, shown))
+        _check(
+            kept_wheels.install_files(["--quiet", str(pip)], [str(pip.parent)], uv, working, shown)
+        )
     text = conda_packages.without(known_lock)
     extra = ("pip",) if wants_pip and pip is None else ()
     if text:
@@ -313,15 +321,7 @@ def _python_version(venv: Path) -> str:
 
 def _pip_wheel(venv: Path) -> Path | None:
     """The pip wheel that the venv's Python bundles for `ensurepip`."""
-    return next(_pip_wheels(Path(_configuration(venv)["home"])), None)
-
-
-def _pip_wheels(home: Path) -> Iterator[Path]:
-    for folder in home.parent.glob("lib/python3*/ensurepip/_bundled"):
-        yield from folder.glob("pip-*.whl")
-    if home == Path("/usr/bin"):
-        # Debian keeps the wheels of its own Python elsewhere.
-        yield from Path("/usr/share/python-wheels").glob("pip-*.whl")
+    return next(kept_wheels.pip_wheels(Path(_configuration(venv)["home"])), None)
 
 
 def _configuration(venv: Path) -> dict[str, str]:
@@ -338,9 +338,36 @@ def _install(arguments: list[str], uv: Uv, working: Path, shown: str) -> Outcome
 def _install_lock(text: str, python: str, uv: Uv, working: Path) -> Outcome:
     if not lock.pins(text):
         return Outcome(0, "")
+    if uv.shared_wheels is not None:
+        text = _install_shared(text, python, uv.shared_wheels, uv, working)
+        if not lock.pins(text):
+            return Outcome(0, "")
     (working / "install.txt").write_text(text, encoding="utf-8")
     arguments = ["--requirements", "install.txt", *lock.torch_source(text, python, uv, working)]
     return _install(arguments, uv, working, "uv pip install (what the lock says)")
+
+
+def _install_shared(text: str, python: str, store: Path, uv: Uv, working: Path) -> str:
+    """Install the wheels of a lock that the store has, or that can be fetched for it; the rest.
+
+    uv's own downloads can't be shared: it keeps them unpacked, where no hash is compared again.
+    """
+    options, lines = kept_wheels.parts(text)
+    there = kept_wheels.kept_in(working / kept_wheels.FOLDER)
+    there |= shared_wheels.lay_out(store, lines, working / kept_wheels.FETCHED)
+    rest = options + "".join(line for name, line in lines.items() if name not in there)
+    try:
+        lacking = kept_wheels.lacking(rest, None)
+        if lacking and uv.config.is_known_to_pip:
+            kept_wheels.fetch(lacking, python, working, uv)
+        return kept_wheels.install(text, uv, working)
+    except BuildCanceled:
+        raise
+    except BuildFailed as error:
+        if error.code == DISK_FULL:
+            raise
+        uv.say(f"{error.message}: uv gets the packages itself")
+        return text
 
 
 def _check(outcome: Outcome) -> None:
@@ -364,33 +391,44 @@ def publish(working: Path, paths: EnvironmentPaths, text: str) -> None:
     paths.folder.chmod(0o555)
 
 
-def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv) -> KeptWheels:
+def keep_wheels(paths: EnvironmentPaths, text: str, uv: Uv, fetch: Fetch) -> KeptWheels:
     """Keep the wheels of a built environment, so that it can be built without an index.
 
     Args:
         text: its lock.
+        fetch: `kept_wheels.fetch`, or what does the same as another user.
 
     Raises:
         BuildFailed: they can't be had; nothing is kept.
         BuildCanceled: the build was canceled.
     """
-    pip = _pip_wheel(paths.folder)
-    if pip is None:
-        raise BuildFailed(
-            "its Python brings no pip, which gets wheels to keep",
-            "install Python's ensurepip (`apt-get install python3-pip-whl`)",
-        )
-    python = kept_wheels.interpreter(_configuration(paths.folder))
     working = paths.root / f".keeping-{paths.hash}-{os.getpid()}"
     shutil.rmtree(working, ignore_errors=True)
     working.mkdir()
     try:
-        wheels = kept_wheels.get(text, pip, python, working, paths.blobs, uv, paths.wheel_folder)
+        lacking = kept_wheels.lacking(text, paths.wheel_folder)
+        if lacking:
+            fetch(lacking, python_of(paths.folder), working, uv)
+        fetched = working / kept_wheels.FETCHED
+        wheels = kept_wheels.keep(text, fetched, paths.blobs, paths.wheel_folder)
     finally:
         shutil.rmtree(working, ignore_errors=True)
     if wheels.snapshot:
         kept_wheels.write_note(paths.kept_wheels, wheels)
     return wheels
+
+
+def python_of(folder: Path) -> str:
+    """The version of an environment's Python, as `3.11`, by the folder of its packages.
+
+    Raises:
+        BuildFailed: it has none.
+    """
+    for packages in sorted((folder / "lib").glob("python3*/site-packages")):
+        match = _PYTHON.fullmatch(packages.parent.name)
+        if match:
+            return match[1]
+    raise BuildFailed("the environment has no folder of packages", "build it again")
 
 
 def remove_stale_folders(paths: EnvironmentPaths) -> None:

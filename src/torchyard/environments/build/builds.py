@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from torchyard.base import disk
 from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
-from torchyard.environments.build import builder
-from torchyard.environments.build.builder import EnvironmentPaths
+from torchyard.environments.build import builder, kept_wheels
+from torchyard.environments.build.builder import EnvironmentPaths, Fetch
 from torchyard.environments.build.folders import BuiltFolders, locked, read_text
 from torchyard.environments.build.image_environments import Images
 from torchyard.environments.build.kept_wheels import KeptWheels
@@ -35,7 +36,34 @@ _log = logging.getLogger(__name__)
 _REPAIR_S = 300.0
 
 Secrets = Callable[[], Mapping[str, int]]
-Make = Callable[[EnvironmentSpec, EnvironmentPaths, str, Uv], str]
+
+
+class Maker(Protocol):
+    """What runs code of packages, or reads what they wrote, in a process of its own."""
+
+    def run(self, spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv) -> str:
+        """As `builder.run`."""
+        ...
+
+    def fetch(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        """As `kept_wheels.fetch`."""
+        ...
+
+    def fetch_again(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        """As `fetch`, for a lock that was built a moment ago."""
+        ...
+
+
+class LocalMaker:
+    """As this process's own user: for a server whose jobs are that user, too."""
+
+    def run(self, spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv) -> str:
+        return builder.run(spec, paths, known_lock, uv)
+
+    def fetch(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        kept_wheels.fetch(text, python, working, uv)
+
+    fetch_again = fetch
 
 
 class Builds:
@@ -44,7 +72,7 @@ class Builds:
         cache: uv's own, where the one of this machine's user is on another disk.
         bytecode: compiled modules, on the disk of the environments.
         variables: the process environment; where pip's and uv's configuration is read from.
-        make: `builder.run`, or what does the same as another user.
+        maker: runs builds; as the build user where there is a runner.
     """
 
     def __init__(
@@ -56,9 +84,9 @@ class Builds:
         records: BuildRecords,
         images: Images,
         pythons: Pythons,
-        make: Make = builder.run,
+        maker: Maker | None = None,
     ) -> None:
-        self._make = make
+        self._maker = maker or LocalMaker()
         self._own_cache = cache
         self._bytecode = bytecode
         self._variables = variables
@@ -153,7 +181,7 @@ class Builds:
             open(paths.log, "ab") as file,
             self._uv(file, None, canceled, secrets) as uv,
         ):
-            return builder.keep_wheels(paths, text, uv)
+            return builder.keep_wheels(paths, text, uv, self._maker.fetch)
 
     def _repair(self, spec: EnvironmentSpec) -> None:
         paths, until = self._folders.paths(spec.hash), time.monotonic() + _REPAIR_S
@@ -178,9 +206,9 @@ class Builds:
                 uv.say(f"  {line}")
             with self._failure_recorded(spec, uv):
                 if spec.image is None:
-                    lock = self._make(spec, paths, self._previous_lock(paths), uv)
+                    lock = self._maker.run(spec, paths, self._previous_lock(paths), uv)
                     if paths.wheel_folder is not None and spec.ref:
-                        _keep_of_version(paths, lock, uv)
+                        _keep_of_version(paths, lock, uv, self._maker.fetch_again)
                 else:
                     run = partial(self.run, canceled=canceled, secrets=secrets, also=uv.log)
                     lock = self._images.build(spec, paths, run, uv)
@@ -251,10 +279,10 @@ class Builds:
         return self._own_cache
 
 
-def _keep_of_version(paths: EnvironmentPaths, lock: str, uv: Uv) -> None:
+def _keep_of_version(paths: EnvironmentPaths, lock: str, uv: Uv, fetch: Fetch) -> None:
     """Put the wheels of a version into the wheel store; the build is good without that."""
     try:
-        wheels = builder.keep_wheels(paths, lock, uv)
+        wheels = builder.keep_wheels(paths, lock, uv, fetch)
     except BuildFailed as error:
         uv.say(f"its wheels are not kept: {error.message}")
         return

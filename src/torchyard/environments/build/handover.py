@@ -3,7 +3,8 @@
 Owns: copying the tree without following a link, what may be in it.
 Leaves: building it to build_program.py, moving it into place to builder.py.
 Always: a copy shares no file with what was built, so that nobody who still has one open changes it;
-no link in it leads out, but a Python's own to one of root's; nothing is setuid, setgid or a device.
+no link in it leads out, but a Python's own to a program of root's that everybody may run; nothing
+is setuid, setgid or a device.
 """
 
 from __future__ import annotations
@@ -121,6 +122,9 @@ def _check_links(top: Path) -> None:
                 raise _refused(shown, f"is a link to `{os.readlink(path)}`, which is elsewhere")
             if end.is_relative_to(real_top) or not all(map(_is_trusted, outside)):
                 raise _refused(shown, f"is a link to a Python that others can change, `{end}`")
+            # Else it would give a file away that only this user can read.
+            if not end.is_file() or end.stat().st_mode & 0o005 != 0o005:
+                raise _refused(shown, f"is a link to `{end}`, which jobs can't run")
 
 
 def _steps(link: Path, shown: str) -> list[Path]:

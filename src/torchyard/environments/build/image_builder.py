@@ -19,7 +19,7 @@ from pathlib import Path
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed
 from torchyard.environments.build.builder import EnvironmentPaths
-from torchyard.environments.images import containers, dockerfile, image_folder
+from torchyard.environments.images import containers, dockerfile, image_folder, interpreter
 from torchyard.environments.images.engine import (
     FROM_NAME,
     Engine,
@@ -28,7 +28,6 @@ from torchyard.environments.images.engine import (
     is_name,
     registry_of,
 )
-from torchyard.environments.packages import interpreter
 from torchyard.environments.packages.uv import Uv
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
 

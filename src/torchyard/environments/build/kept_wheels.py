@@ -2,11 +2,12 @@
 
 Owns: getting them by pip, keeping them as blobs by their sha256, laying them out for a build,
 installing them.
-Leaves: a folder that keeps them in place of the blobs to wheel_folder.py, which versions keep
-theirs to releases/ and builds.py, removing what no record names to `yard gc`.
-Always: nothing of a package is run to get its wheel; of a package without a wheel, or whose hash
-the lock does not have, nothing is kept; pip compares the hashes as they are kept, uv as they are
-installed.
+Leaves: as which user they are got to builder.py and runner_builds.py, a folder that keeps them in
+place of the blobs to wheel_folder.py, which versions keep theirs to releases/ and builds.py,
+removing what no record names to `yard gc`.
+Always: nothing of a package or an environment is run to get a wheel; of a package without a wheel,
+or whose hash the lock does not have, nothing is kept; the hashes are compared as they are kept, and
+by uv as they are installed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +30,15 @@ from torchyard.environments.packages import lock, machine_config
 from torchyard.environments.packages.requirements import normal
 from torchyard.environments.packages.uv import Outcome, Uv, failure, find_uv
 
-FOLDER = "wheels"
-"""Below the folder of a build: the wheels that were kept for it."""
+FOLDER, FETCHED = "wheels", "fetched"
+"""Below the folder of a build: the wheels that were kept for it, those that it got itself."""
 _NAME = re.compile(r"(?P<name>[\w.-]+)(?:==| @ )", re.ASCII)
 _NO_WHEEL = re.compile(r"No matching distribution found for (?P<name>[\w.-]+)", re.ASCII)
+_INDEX_OPTION = re.compile(
+    r"(?P<option>--index-url|-i|--extra-index-url|--find-links|-f|--trusted-host)"
+    r"[ =](?P<value>[^\s-]\S*)",
+    re.ASCII,
+)
 # PyTorch's own index, which uv knows by the name of an accelerator.
 _TORCH_CPU = "https://download.pytorch.org/whl/cpu"
 
@@ -49,40 +56,47 @@ class KeptWheels:
     folder: str = ""
 
 
-def get(
-    text: str,
-    pip: Path,
-    python: Path,
-    working: Path,
-    blobs: Blobs,
-    uv: Uv,
-    store: Path | None = None,
-) -> KeptWheels:
-    """Get the wheels of a lock and keep them.
+def lacking(text: str, store: Path | None) -> str:
+    """A lock of what is to be fetched: packages with a hash whose wheel the store lacks.
 
-    Args:
-        pip: the wheel of pip that comes with Python.
-        python: the interpreter that they are for, not one of an environment: that runs code of its
-            packages as it starts.
-        working: an empty folder on the disk of the blobs.
-        store: a folder that keeps them in place of the blobs; what it has is not fetched again.
-
-    Raises:
-        BuildFailed: pip can't get one that has a wheel, or the folder can't be written.
-        BuildCanceled: the build was canceled.
+    Nothing of it can name another file or have a package built: of the options those that name
+    indexes are left, of the packages from URLs those that are wheels.
     """
     options, lines = parts(text)
     with_hash = {name: line for name, line in lines.items() if "--hash=" in line}
     stored = wheel_folder.find(store, with_hash, lock.pins(text)) if store is not None else {}
-    chosen = {name: line for name, line in with_hash.items() if name not in stored}
-    version = python.name.removeprefix("python")
-    variables = _variables(uv, lock.torch_source(text, version, uv, working))
+    chosen = [line for name, line in with_hash.items() if name not in stored and _is_plain(line)]
+    return "".join(_index_options(options)) + "".join(chosen) if chosen else ""
+
+
+def fetch(text: str, python: str, working: Path, uv: Uv) -> None:
+    """Put the wheels of a lock into `working`/fetched; packages without one are left out.
+
+    Args:
+        text: of `lacking`.
+        python: the version that they are for, as `3.11`.
+
+    Raises:
+        BuildFailed: pip can't get one that has a wheel.
+        BuildCanceled: the build was canceled.
+    """
+    options, chosen = parts(text)
+    pip = next(pip_wheels(Path(_own_python()).parent), None)
+    if pip is None:
+        raise BuildFailed(
+            "the Python of torchyard brings no pip, which gets wheels to keep",
+            "install Python's ensurepip (`apt-get install python3-pip-whl`)",
+        )
+    variables = _variables(uv, lock.torch_source(text, python, uv, working))
+    (working / FETCHED).mkdir(exist_ok=True)
     while chosen:
-        (working / "lock.txt").write_text(options + "".join(chosen.values()), encoding="utf-8")
-        arguments = ["download", "--no-deps", "--only-binary", ":all:", "--no-input"]
-        arguments += ["--disable-pip-version-check", "--dest", FOLDER, "--requirement", "lock.txt"]
+        (working / "fetched.txt").write_text(options + "".join(chosen.values()), encoding="utf-8")
+        arguments = ["download", "--no-deps", "--only-binary", ":all:", "--python-version", python]
+        arguments += ["--no-input", "--disable-pip-version-check", "--require-hashes"]
+        arguments += ["--dest", FETCHED, "--requirement", "fetched.txt"]
         outcome = uv.run_program(
-            [str(python), "-I", str(pip / "pip"), *arguments],
+            # Nothing of an environment: its Python runs code of its packages as it starts.
+            [_own_python(), "-I", "-S", str(pip / "pip"), *arguments],
             working,
             "pip download (the wheels of the lock, to keep them)",
             variables,
@@ -95,17 +109,67 @@ def get(
             raise failure(outcome, "the wheels can't be kept")
         uv.say(f"`{name}` has no wheel to keep")
         del chosen[name]
-    wheels = sorted((working / FOLDER).glob("*.whl"))
-    without = tuple(name for name in lines if name not in chosen and name not in stored)
+
+
+def keep(text: str, fetched: Path, blobs: Blobs, store: Path | None = None) -> KeptWheels:
+    """Keep those wheels of a lock whose hash is in it.
+
+    Args:
+        fetched: the folder of them; whoever filled it is not believed.
+        store: a folder that keeps them in place of the blobs.
+
+    Raises:
+        BuildFailed: the folder can't be written.
+    """
+    _, lines = parts(text)
+    wheels = wheel_folder.find(fetched, lines, lock.pins(text))
     if store is not None:
-        for file in wheels:
+        for file in wheels.values():
             wheel_folder.put(store, file)
-        wheels += stored.values()
-        size_bytes = sum(file.stat().st_size for file in wheels)
+        wheels = wheel_folder.find(store, lines, lock.pins(text))
+        size_bytes = sum(file.stat().st_size for file in wheels.values())
+        without = tuple(name for name in lines if name not in wheels)
         return KeptWheels("", len(wheels), size_bytes, without, str(store))
-    rows = [_keep(file, blobs) for file in wheels]
+    without = tuple(name for name in lines if name not in wheels)
+    rows = [_keep(file, blobs) for file in sorted(wheels.values())]
     snapshot = blobs.put_snapshot({"files": rows})
     return KeptWheels(snapshot.id, len(rows), snapshot.size_bytes, without)
+
+
+def _is_plain(line: str) -> bool:
+    """Whether it is a package of an index, or a wheel at a URL."""
+    words = line.partition(" ;")[0].replace("\\\n", " ").split()
+    if not all(word.startswith("--hash=sha256:") for word in words[1:] if word.startswith("-")):
+        return False
+    url = re.match(r"[\w.-]+(?:\[[^\]]*\])? @ (\S+)", line, re.ASCII)
+    if url is None:
+        return "==" in words[0] and "/" not in words[0]
+    return bool(re.fullmatch(r"https?://[^\s#?]+\.whl(?:#\S*)?", url[1]))
+
+
+def _index_options(options: str) -> Iterator[str]:
+    """The lines that do nothing but name an index, a page of links or a host."""
+    for line in options.splitlines():
+        match = _INDEX_OPTION.fullmatch(line.strip())
+        if match:
+            yield f"{match['option']} {match['value']}\n"
+
+
+def _own_python() -> str:
+    return str(Path(getattr(sys, "_base_executable", "") or sys.executable).resolve())
+
+
+def pip_wheels(programs: Path) -> Iterator[Path]:
+    """The wheels of pip that a Python bundles for `ensurepip`.
+
+    Args:
+        programs: the folder that it is in.
+    """
+    for folder in programs.parent.glob("lib/python3*/ensurepip/_bundled"):
+        yield from folder.glob("pip-*.whl")
+    if programs == Path("/usr/bin"):
+        # Debian keeps the wheels of its own Python elsewhere.
+        yield from Path("/usr/share/python-wheels").glob("pip-*.whl")
 
 
 def _variables(uv: Uv, torch_source: Sequence[str]) -> dict[str, str]:
@@ -187,9 +251,7 @@ def install(text: str, uv: Uv, working: Path) -> str:
     Raises:
         BuildFailed: a wheel is not the one of the lock.
     """
-    names = {
-        normal(parse_wheel_filename(file.name)[0]) for file in (working / FOLDER).glob("*.whl")
-    }
+    names = kept_in(working / FOLDER) | kept_in(working / FETCHED)
     options, lines = parts(text)
     wheels = [line for name, line in lines.items() if name in names and "--hash=" in line]
     if not wheels:
@@ -198,19 +260,25 @@ def install(text: str, uv: Uv, working: Path) -> str:
     # Without the cache: it would have a second copy of each wheel at each build.
     arguments = ["--no-cache", "--require-hashes", "--requirements", "kept.txt"]
     shown = f"uv pip install --no-index (kept wheels: {len(wheels)})"
-    outcome = install_files(arguments, Path(FOLDER), uv, working, shown)
+    outcome = install_files(arguments, (FOLDER, FETCHED), uv, working, shown)
     if outcome.code != 0:
         raise failure(outcome, "the wheels that were kept can't be installed")
     return options + "".join(line for name, line in lines.items() if line not in wheels)
 
 
+def kept_in(folder: Path) -> set[str]:
+    """The packages whose wheels are in the folder."""
+    return {normal(parse_wheel_filename(file.name)[0]) for file in folder.glob("*.whl")}
+
+
 def install_files(
-    arguments: Sequence[str], folder: Path, uv: Uv, working: Path, shown: str
+    arguments: Sequence[str], folders: Sequence[str], uv: Uv, working: Path, shown: str
 ) -> Outcome:
-    """Install into `working`/venv from a folder of wheels, whatever the machine's indexes are."""
+    """Install into `working`/venv from folders of wheels, whatever the machine's indexes are."""
+    links = ",".join(folder for folder in folders if (working / folder).is_dir())
     words = [find_uv(), "pip", "install", "--python", "venv/bin/python", "--break-system-packages"]
     words += ["--no-deps", "--no-config", "--no-index", *arguments]
-    return uv.run_program(words, working, shown, {"UV_FIND_LINKS": str(folder)})
+    return uv.run_program(words, working, shown, {"UV_FIND_LINKS": links})
 
 
 def parts(text: str) -> tuple[str, dict[str, str]]:
@@ -226,16 +294,3 @@ def parts(text: str) -> tuple[str, dict[str, str]]:
         else:
             options += line
     return options, lines
-
-
-def interpreter(configuration: Mapping[str, str]) -> Path:
-    """The interpreter that a venv was made of.
-
-    Raises:
-        BuildFailed: it is gone.
-    """
-    version = ".".join(configuration["version_info"].split(".")[:2])
-    home = Path(configuration["home"])
-    if not (home / f"python{version}").exists():
-        raise BuildFailed(f"Python {version} is not at `{home}` any more", "build it again")
-    return home / f"python{version}"

@@ -1,7 +1,8 @@
-"""Have an environment built by the build user, through the runner, and take it over.
+"""Have environments built and wheels fetched by the build user, through the runner.
 
 Owns: the folder of such a build, its output, its end, what is believed of its result.
-Leaves: the steps of the build to build_program.py, checking the files to handover.py.
+Leaves: the steps of the build to build_program.py, checking the files to handover.py, what builds
+share to shared_wheels.py, keeping them apart to the runner.
 Always: no code of strangers runs as the server's user, or as the one who owns environments; when
 the server goes away, so does the build.
 """
@@ -10,32 +11,33 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import re
 import secrets
 import selectors
-import shutil
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
-from torchyard.base.home import access_lists
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.environments.build import build_program, builder, handover, kept_wheels
+from torchyard.environments.build import (
+    build_program,
+    builder,
+    handover,
+    kept_wheels,
+    shared_wheels,
+)
 from torchyard.environments.build.build_program import REQUEST, RESULT, Result
 from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.images import image_folder
-from torchyard.environments.packages import pythons
-from torchyard.environments.packages.uv import Uv, find_uv, no_space
+from torchyard.environments.packages import caches, pythons
+from torchyard.environments.packages.uv import DISK_FULL, Uv, find_uv, no_space
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
-from torchyard.executors.runner_client import RunnerClient
+from torchyard.executors.runner_client import RunnerClient, RunnerUnreachable
 
 _MOST_RESULT_BYTES = 8 << 20
 _POLL_S = 0.25
-_REMOVE = "/bin/rm"
-# Of a command line: strangers' code names the files.
-_MOST_WORDS = 1000
 # The build user's, as runner/builds.py has it.
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 # What a build needs of the server's variables; the rest may be anything.
@@ -44,6 +46,12 @@ _PASSED = re.compile(
     r"|(https?|all|no)_proxy\Z",
     re.IGNORECASE,
 )
+# In a URL, and in one of conda's channels; the names of variables that hold one alone.
+_USER = re.compile(r"(?<=://)[^/\s@]+@")
+_TOKEN = re.compile(r"/t/[^/\s]+/")
+_CREDENTIAL = re.compile(r"(USERNAME|PASSWORD|TOKEN|_NETRC|CREDENTIALS?)\Z", re.IGNORECASE)
+# What another try can't change.
+_FINAL = ("build_refused", "no_build_user")
 # Folders of the server's own user, which the build user can't enter.
 _OWN_FOLDERS = ("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "PIP_CACHE_DIR", "RATTLER_CACHE_DIR")
 
@@ -69,23 +77,73 @@ class RunnerBuilds:
         builder.remove_stale_folders(paths)
         builds = self._node.builds
         for stale in builds.glob(f"{spec.hash}-*"):
-            self._remove(stale, uv)
-        folder = builds / f"{spec.hash}-{secrets.token_hex(4)}"
+            self._remove(stale)
+        self._provide_python(spec, uv)
+        passed = self._passed(uv)
+        public = _without_passwords(passed)
+        if passed != public and not any("--no-binary" in line for line in spec.options):
+            try:
+                return self._attempt(spec, paths, known_lock, uv, passed, builds_nothing=True)
+            except BuildFailed as error:
+                if error.code in (DISK_FULL, *_FINAL):
+                    raise
+            # A package's own code could read and send them.
+            uv.say("packages have to be built: passwords of indexes are left out")
+        return self._attempt(spec, paths, known_lock, uv, public, builds_nothing=False)
+
+    def _attempt(
+        self,
+        spec: EnvironmentSpec,
+        paths: EnvironmentPaths,
+        known_lock: str,
+        uv: Uv,
+        variables: Mapping[str, str],
+        builds_nothing: bool,
+    ) -> str:
+        """The lock of the environment, built and taken over."""
+        folder = self._node.builds / f"{spec.hash}-{secrets.token_hex(4)}"
         working = paths.built / f".building-{spec.hash}-{os.getpid()}"
         try:
-            self._provide_python(spec, uv)
-            self._make_folder(folder, build_program.request(spec, paths.folder, known_lock))
+            request = build_program.build_request(
+                spec, paths.folder, known_lock, self._node.wheels, builds_nothing
+            )
+            self._make_folder(folder, request)
             kept_wheels.lay_out(
                 paths.kept_wheels, paths.blobs, folder / "work", known_lock, paths.wheel_folder
             )
-            result = self._build(folder / "work", uv)
+            with caches.in_use(self._node.wheels):
+                self._node.wheels.chmod(0o711)  # it may have been removed to save space
+                result = self._build(folder, variables, uv)
+                shared_wheels.add(self._node.wheels, folder / "work" / kept_wheels.FETCHED)
             working.mkdir()
             handover.copy(folder / "work" / "venv", working / "venv")
             builder.publish(working, paths, result.lock)
         finally:
             image_folder.remove(working)
-            self._remove(folder, uv)
+            with suppress(RunnerUnreachable):  # then the next build of it does
+                self._remove(folder)
         return result.lock
+
+    def fetch(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        """As `kept_wheels.fetch`; what was fetched is copied, and not believed.
+
+        Raises:
+            BuildFailed, BuildCanceled, RunnerUnreachable, RunnerRefused: as `run`.
+        """
+        folder = self._node.builds / f"wheels-{secrets.token_hex(8)}"
+        try:
+            self._make_folder(folder, build_program.fetch_request(text, python))
+            self._build(folder, self._passed(uv), uv)
+            fetched = kept_wheels.FETCHED
+            handover.copy(folder / "work" / fetched, working / fetched)
+        finally:
+            with suppress(RunnerUnreachable):
+                self._remove(folder)
+
+    def fetch_again(self, text: str, python: str, working: Path, uv: Uv) -> None:
+        """Take the wheels that the build fetched for all; what it could not get has none."""
+        _, lines = kept_wheels.parts(text)
+        shared_wheels.lay_out(self._node.wheels, lines, working / kept_wheels.FETCHED)
 
     def _provide_python(self, spec: EnvironmentSpec, uv: Uv) -> None:
         """Download a Python that the machine lacks; the build user's own could be changed by the
@@ -108,19 +166,15 @@ class RunnerBuilds:
                 "torchyard-runner",
                 code="no_build_user",
             )
-        user = pwd.getpwnam(name).pw_uid
-        work = folder / "work"
-        work.mkdir(parents=True)
+        (folder / "work").mkdir(parents=True)
+        # The runner lets the build user enter, as long as the build runs.
         (folder / REQUEST).write_text(request)
         (folder / REQUEST).chmod(0o644)
-        access_lists.let_read(folder, [user])
-        access_lists.let_write(work, [user])
 
-    def _build(self, work: Path, uv: Uv) -> Result:
-        words = [sys.executable, "-I", "-m", build_program.__name__]
-        code = self._ask(words, work, uv.config.variables, uv, uv.is_canceled)
+    def _build(self, folder: Path, variables: Mapping[str, str], uv: Uv) -> Result:
+        code = self._run(folder.name, variables, uv)
         try:
-            result = _result(work / RESULT)
+            result = _result(folder / "work" / RESULT)
         except (OSError, ValueError, TypeError) as error:
             raise BuildFailed(
                 f"the build ended with {code} and left no result", "see the build log"
@@ -131,28 +185,25 @@ class RunnerBuilds:
             raise BuildFailed(uv.clean(result.error), uv.clean(result.hint))
         return result
 
-    def _ask(
-        self,
-        words: list[str],
-        folder: Path,
-        variables: Mapping[str, str],
-        uv: Uv,
-        canceled: Callable[[], bool] = lambda: False,
-    ) -> int:
-        """Run a program as the build user, its output in the build's log; its exit code."""
+    def _passed(self, uv: Uv) -> dict[str, str]:
+        """The variables of a build."""
         passed = {
             name: value
-            for name, value in variables.items()
+            for name, value in uv.config.variables.items()
             if _PASSED.match(name) and name not in _OWN_FOLDERS
         }
         passed |= {"UV_PYTHON_INSTALL_DIR": str(self._node.pythons), "NO_COLOR": "1"}
         # The build user can't write there: `_provide_python` has downloaded what was named.
-        passed["UV_PYTHON_DOWNLOADS"] = "never"
+        return {**passed, "UV_PYTHON_DOWNLOADS": "never"}
+
+    def _run(self, build: str, variables: Mapping[str, str], uv: Uv) -> int:
+        """Run the program as a build user, its output in the build's log; its exit code."""
+        words = [sys.executable, "-I", "-m", build_program.__name__]
         readable, writable = os.pipe()
         with os.fdopen(readable, "rb") as output:
             try:
                 running = self._runner.start(
-                    "build", [writable], command=words, folder=str(folder), environment=passed
+                    "build", [writable], command=words, build=build, environment=dict(variables)
                 )
             finally:
                 os.close(writable)
@@ -161,7 +212,7 @@ class RunnerBuilds:
                     waiting.register(output, selectors.EVENT_READ)
                     waiting.register(running.connection, selectors.EVENT_READ)
                     ends = output.fileno(), running.connection.fileno()
-                    self._follow(waiting, *ends, uv, canceled)
+                    self._follow(waiting, *ends, uv, uv.is_canceled)
                 return int(running.answer()["exit_code"])
 
     def _follow(
@@ -192,15 +243,19 @@ class RunnerBuilds:
                     uv.say(rest.decode("utf-8", "replace"))
                 return
 
-    def _remove(self, folder: Path, uv: Uv) -> None:
-        """The build user's own files can be removed by that user alone."""
-        work = folder / "work"
-        if work.exists():
-            names = [str(path) for path in work.iterdir()]
-            for start in range(0, len(names), _MOST_WORDS):
-                words = [_REMOVE, "-rf", "--", *names[start : start + _MOST_WORDS]]
-                self._ask(words, work, {}, uv)
-        shutil.rmtree(folder, ignore_errors=True)
+    def _remove(self, folder: Path) -> None:
+        """The files of a build user can be removed by the runner alone."""
+        if folder.exists():
+            self._runner.call("remove_build", build=folder.name)
+
+
+def _without_passwords(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables as code of packages may see them; a proxy's address stays as it is."""
+    return {
+        name: value if name.lower().endswith("_proxy") else _TOKEN.sub("/", _USER.sub("", value))
+        for name, value in variables.items()
+        if not _CREDENTIAL.search(name)
+    }
 
 
 def _result(file: Path) -> Result:

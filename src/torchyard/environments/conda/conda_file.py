@@ -50,6 +50,7 @@ _LINE = re.compile(
 )
 _CHANNEL = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*|(?:https?|file|s3|gcs|oci)://\S+", re.ASCII)
 _CLAUSE = re.compile(r"(?P<how>===?|~=|!=|<=|>=|=|<|>|)\s*(?P<version>[\w.+!-]+?)(?P<any>\.?\*)?")
+_OF_PYTHON = re.compile(r"\d[\w.+!]{0,40}", re.ASCII)
 # The last part of `=1.21.2=py38_0`.
 _BUILD = re.compile(r"=?=?[\w.+!-]+?(?:\.?\*)?[= ]+(\w+)$", re.ASCII)
 # Conda's pip depends on it. A file that pins pip is from a time when packages relied on
@@ -228,6 +229,12 @@ def _split(entry: Any, at: At) -> tuple[str, str, str]:
 def python_version(version: str, at: At) -> str:
     """`=3.11`, `3.11.*` and `==3.11` give `3.11`; `>=3.9,<3.12` stays a range."""
     clauses = [_clause(part, at) for part in version.split(",")] if version else []
+    # uv gets it as a word of a command, where `--help` would be an option.
+    strange = next((number for _, number, _ in clauses if not _OF_PYTHON.fullmatch(number)), "")
+    if strange:
+        raise InvalidSpec(
+            f"`{strange[:80]}` is not a version of Python", "write it as `python=3.11`", at=at
+        )
     if not clauses:
         return ""
     if len(clauses) == 1 and clauses[0][0] in ("", "=", "=="):

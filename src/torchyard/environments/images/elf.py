@@ -12,6 +12,7 @@ dynamic section).
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +38,16 @@ class Needs:
 def read(file: str | Path) -> Needs | None:
     """What the file needs; None if it is not ELF, or is broken. A link is followed."""
     try:
-        with open(file, "rb") as opened:
+        with open(file, "rb", opener=_without_waiting) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return None
             return _read(opened, os.path.dirname(os.path.realpath(file)))
     except (OSError, struct.error, ValueError, IndexError, OverflowError, ZeroDivisionError):
         return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a FIFO would wait for a writer
 
 
 def _read(opened: IO[bytes], folder: str) -> Needs | None:

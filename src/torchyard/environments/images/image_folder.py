@@ -2,16 +2,18 @@
 
 Owns: `rootfs/` and `image.json` in it; which Python packages it holds; removing it.
 Leaves: making it to build/image_builder.py, running in it to the worker.
-Always: reading it needs no engine.
+Always: reading it needs no engine; no link, `PATH` or special file of an image leads a reader out
+of it, or lets it wait.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from torchyard.shared.plan import ImagePlan
 
 ROOT = "rootfs"
 _FILE = "image.json"
+_MOST_LINKS = 40
+_HEAD_BYTES = 1 << 20
 
 
 def write(folder: Path, facts: ImageFacts, tags: Iterable[str], engine: str) -> None:
@@ -62,12 +66,13 @@ def packages_as_lock(folder: Path) -> str:
     """`name==version` lines, of the Python that is first on the image's PATH."""
     facts = read(folder)
     assert facts is not None
-    paths = _site_packages(folder / ROOT, facts["variables"])
-    versions = {
-        normal(distribution.metadata["Name"]): distribution.version
-        for distribution in distributions(path=[str(path) for path in paths])
-        if distribution.metadata["Name"]
-    }
+    root = folder / ROOT
+    versions: dict[str, str] = {}
+    for packages in _site_packages(root, facts["variables"]):
+        for information in sorted(packages.glob("*.*-info")):
+            name, version = _identity(root, information)
+            if name and version:
+                versions.setdefault(normal(name), version)
     return "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
 
 
@@ -89,12 +94,61 @@ def remove(folder: Path) -> None:
 
 def _site_packages(root: Path, variables: Mapping[str, str]) -> list[Path]:
     for name in variables.get("PATH", "").split(":"):
-        programs = root / name.lstrip("/")
+        programs = _inside(root, name)
         if name and any(os.path.lexists(programs / program) for program in ("python3", "python")):
-            library = programs.parent / "lib"
-            return [
+            library = _inside(root, str((programs.parent / "lib").relative_to(root)))
+            found = (
                 *library.glob("python3*/site-packages"),
                 *library.glob("python3*/dist-packages"),
                 *library.glob("python3/dist-packages"),
-            ]
+            )
+            return [_inside(root, str(folder.relative_to(root))) for folder in found]
     return []
+
+
+def _inside(root: Path, name: str) -> Path:
+    """What a path means in the image: its links and its `..` end at the image's own root."""
+    here, links = root, 0
+    left = [part for part in name.split("/") if part not in ("", ".")][::-1]
+    while left:
+        part = left.pop()
+        if part == "..":
+            here = here.parent if here != root else root
+            continue
+        path = here / part
+        if not path.is_symlink():
+            here = path
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return root
+        target = os.readlink(path)
+        here = root if target.startswith("/") else here
+        left += [part for part in target.split("/") if part not in ("", ".")][::-1]
+    return here
+
+
+def _identity(root: Path, information: Path) -> tuple[str, str]:
+    """Name and version of a package by its folder of metadata, or the file of an old one."""
+    here = _inside(root, str(information.relative_to(root)))
+    files = (here / "METADATA", here / "PKG-INFO") if here.is_dir() else (here,)
+    for file in files:
+        text = _head(_inside(root, str(file.relative_to(root))))
+        name, version = (re.search(rf"^{key}: *(\S+)", text, re.M) for key in ("Name", "Version"))
+        if name and version:
+            return name[1], version[1]
+    return "", ""
+
+
+def _head(file: Path) -> str:
+    """The beginning of a regular file; empty for anything else, such as a FIFO."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return os.read(descriptor, _HEAD_BYTES).decode("utf-8", "replace").partition("\n\n")[0]
+    finally:
+        os.close(descriptor)

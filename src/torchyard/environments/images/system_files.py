@@ -3,10 +3,11 @@
 Owns: the base layer: the C library and the loader, shared libraries that are needed and no
 environment brings, a shell and small tools, the folders that programs expect; the Python's own
 files.
-Leaves: an environment's folder to layer_tar.py, what a file needs to elf.py.
+Leaves: an environment's folder to layer_tar.py, what a file needs to elf.py, where libraries are to
+libraries.py.
 Always: nothing of the machine's configuration, people or secrets is taken: accounts and name
 services are written again, certificates are those that the distribution ships; of an environment
-nothing is run but its Python's own program.
+nothing is run, and no path that a file of it names is taken but one of the machine's libraries.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
-from torchyard.environments.images import elf, layer_tar
+from torchyard.environments.images import elf, interpreter, layer_tar, libraries
 from torchyard.environments.images.layer_tar import Entry
-from torchyard.environments.packages import interpreter
+from torchyard.environments.images.libraries import Known
 
 PROGRAMS = (
     "sh", "bash", "env", "cat", "ls", "cp", "mv", "rm", "mkdir", "rmdir", "ln", "chmod", "chown",
@@ -31,7 +31,6 @@ PROGRAMS = (
     "tar", "gzip", "which", "nproc", "df", "du", "mktemp", "realpath", "readlink", "dirname",
     "basename", "stat", "timeout", "ps", "kill", "diff", "seq",
 )  # fmt: skip
-_PROGRAM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 # Loaded by name at run time; no file says that it needs them.
 _BY_NAME = ("libc.so.6", "libgcc_s.so.1", "libresolv.so.2", "libnss_dns.so.2", "libnss_files.so.2")
 # They belong to the kernel of the machine that runs the image, which brings them.
@@ -53,7 +52,6 @@ _TEXTS = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 _MOST_LINKS = 40
-_CACHED = re.compile(r"^[ \t]{1,8}(\S{1,255}) \([^)\n]{0,255}\) => (/\S{1,4096})$", re.MULTILINE)
 
 
 class Closure:
@@ -118,7 +116,7 @@ def of_python(environment: Path) -> Closure:
     """The Python of an environment and its standard library, at their own paths.
 
     Raises:
-        BuildFailed: its Python can't be run.
+        BuildFailed: the machine has no such Python.
     """
     closure = Closure()
     python = interpreter.files_of(environment)
@@ -134,11 +132,11 @@ def of_python(environment: Path) -> Closure:
     for folder in python.folders:
         if not folder.is_relative_to(environment) and folder.is_dir():
             closure.add_folder(str(folder))
-    for needs in filter(None, map(elf.read, _binaries([python.real]))):
+    needs = elf.read(python.real)
+    if needs is not None and python.folders:
         # A Python that is a library of its own beside the program.
-        for name in needs.libraries:
-            for search_folder in needs.search_path:
-                closure.add(os.path.join(search_folder, name))
+        for path in libraries.beside(python.real, needs):
+            closure.add(path)
     return closure
 
 
@@ -152,7 +150,9 @@ def of_system(users: Iterable[Path]) -> Closure:
         BuildFailed: this machine has no C library of the usual kind.
     """
     closure = Closure()
-    programs = [path for name in PROGRAMS if (path := shutil.which(name, path=_PROGRAM_PATH))]
+    programs = [
+        path for name in PROGRAMS if (path := shutil.which(name, path=libraries.PROGRAM_PATH))
+    ]
     closure.put(layer_tar.folder(name) for name in _FOLDERS if not os.path.islink(f"/{name}"))
     closure.put(layer_tar.folder(name, 0o1777) for name in _ANYBODYS)
     closure.put([layer_tar.folder("root", 0o700)])
@@ -173,8 +173,8 @@ def of_system(users: Iterable[Path]) -> Closure:
 
 def _add_libraries(closure: Closure, users: Iterable[Path]) -> None:
     """Add the loader and the libraries that `users` need, those that these need, and so on."""
-    library_paths = _known_libraries()
-    c_library = library_paths.get("libc.so.6", [""])[0]
+    known = libraries.known()
+    c_library = known.get("libc.so.6", [""])[0]
     if not c_library:
         raise BuildFailed(
             "the machine's C library was not found, so it has no base for an image",
@@ -185,14 +185,14 @@ def _add_libraries(closure: Closure, users: Iterable[Path]) -> None:
     assert library is not None
     left = [*_BY_NAME]
     for user in users:
-        left += _names_needed(closure, user)
+        left += _names_needed(closure, user, known)
     seen: set[str] = set()
     while left:
         name = left.pop()
         if name in seen or "/" in name or _OF_DRIVER.match(name):
             continue
         seen.add(name)
-        for path in library_paths.get(name, ()):
+        for path in known.get(name, ()):
             needs = elf.read(path)
             if needs is None or needs.kind != library.kind:
                 continue
@@ -200,15 +200,15 @@ def _add_libraries(closure: Closure, users: Iterable[Path]) -> None:
             if os.path.realpath(os.path.dirname(path)) != os.path.realpath(standard):
                 # The loader looks beside the C library without being told to.
                 _link_beside(closure, standard, name, path)
-            left += _names_needed(closure, Path(path))
+            left += _names_needed(closure, Path(path), known)
             break
 
 
-def _names_needed(closure: Closure, user: Path) -> list[str]:
+def _names_needed(closure: Closure, user: Path, known: Known) -> list[str]:
     needs = elf.read(user)
     if needs is None:
         return []
-    if needs.loader:
+    if needs.loader and libraries.is_loader(needs.loader, known):
         closure.add(needs.loader)
     return list(needs.libraries)
 
@@ -217,20 +217,6 @@ def _link_beside(closure: Closure, standard: str, name: str, path: str) -> None:
     real = os.path.realpath(standard).lstrip("/")
     closure.add(standard)
     closure.put([layer_tar.link(f"{real}/{name}", path)])
-
-
-def _known_libraries() -> dict[str, list[str]]:
-    """Paths of this machine's libraries by name, the loader's first choice first."""
-    paths_by_name: dict[str, list[str]] = {}
-    program = shutil.which("ldconfig", path=_PROGRAM_PATH)
-    if program is not None:
-        listed = subprocess.run([program, "-p"], capture_output=True, text=True)
-        for name, path in _CACHED.findall(listed.stdout):
-            paths_by_name.setdefault(name, []).append(path)
-    for folder in ("/lib64", "/lib", "/usr/lib64", "/usr/lib", "/usr/local/lib"):
-        for file in sorted(Path(folder).glob("*.so*")):
-            paths_by_name.setdefault(file.name, []).append(str(file))
-    return paths_by_name
 
 
 def _binaries(users: Iterable[Path]) -> Iterator[Path]:

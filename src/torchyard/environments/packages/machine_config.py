@@ -56,6 +56,7 @@ class MachineConfig:
 
     `indexes` are the simple indexes that the machine itself names (not PyPI by default);
     `find_links` folders and pages; `variables` the whole environment for uv's process.
+    `is_known_to_pip` is False where a file of uv's names them, which pip does not read.
     """
 
     indexes: tuple[str, ...]
@@ -63,6 +64,7 @@ class MachineConfig:
     certificates: str
     variables: Mapping[str, str]
     conda: CondaConfig = field(default_factory=CondaConfig)
+    is_known_to_pip: bool = True
 
     def scrub(self, line: str) -> str:
         """The line without this machine's indexes, folders, hosts and passwords."""
@@ -113,6 +115,7 @@ def read(environ: Mapping[str, str], home: Path | None = None) -> MachineConfig:
         certificates=variables.get("SSL_CERT_FILE", ""),
         variables=variables,
         conda=conda_channels.read(environ, home or Path.home()),
+        is_known_to_pip=not _has_uv_file(environ, home or Path.home()),
     )
 
 
@@ -198,8 +201,11 @@ def _pip_files(environ: Mapping[str, str], home: Path) -> list[Path]:
 def _uv_is_configured(environ: Mapping[str, str], home: Path) -> bool:
     """Whether uv's own configuration names package sources."""
     names = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
-    if any(environ.get(name) for name in names):
-        return True
+    return any(environ.get(name) for name in names) or _has_uv_file(environ, home)
+
+
+def _has_uv_file(environ: Mapping[str, str], home: Path) -> bool:
+    """Whether a file of uv's names package sources."""
     user_file = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "uv" / "uv.toml"
     files = [user_file, Path("/etc/uv/uv.toml")]
     if environ.get("UV_CONFIG_FILE"):

@@ -145,7 +145,8 @@ class Pythons:
             outcome = subprocess.run(
                 [self._find(), *words],
                 env=self._variables, stdin=subprocess.DEVNULL, capture_output=True,
-                text=True, timeout=_ASK_S,
+                # Not where people's files are: uv would ask a Python of a `.venv` there.
+                text=True, timeout=_ASK_S, cwd="/",
             )  # fmt: skip
             if outcome.returncode != 0:
                 return [] if _TOO_OLD in outcome.stderr else None

@@ -82,6 +82,8 @@ class Uv:
         bytecode: the cache of compiled modules; None is that of this process's user.
         masker: called before each command, since jobs with other secrets may join the build.
         may_link: whether the environment's files may be hard links into the cache.
+        builds_nothing: nothing of a package is run, so what has no wheel can't be installed.
+        shared_wheels: those of build/shared_wheels.py, which this build only reads.
         silence_s: how long a program may print nothing before the log says that it still runs.
     """
 
@@ -95,8 +97,12 @@ class Uv:
         may_link: bool = True,
         bytecode: Path | None = None,
         silence_s: float = 15.0,
+        shared_wheels: Path | None = None,
+        builds_nothing: bool = False,
     ) -> None:
         self.config = config
+        self.shared_wheels = shared_wheels
+        self._builds_nothing = builds_nothing
         self._silence_s = silence_s
         self._bytecode = bytecode
         self._cache = cache
@@ -159,7 +165,10 @@ class Uv:
         Raises:
             BuildCanceled: `canceled` returned True, and uv was killed.
         """
-        return self.run_program([find_uv(), *arguments], folder, shown)
+        words = list(arguments)
+        if self._builds_nothing and words[:1] == ["pip"]:
+            words[2:2] = ["--only-binary", ":all:"]
+        return self.run_program([find_uv(), *words], folder, shown)
 
     def run_program(
         self,

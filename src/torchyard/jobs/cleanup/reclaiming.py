@@ -220,7 +220,8 @@ def _within(options: GcOptions, items: list[GcItem]) -> Iterator[GcItem]:
 
 def _caches(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
     """Builds' caches are removed as a whole: they only save downloads and compiling."""
-    cache, of_builds = services.node.cache, (services.node.uv_cache, services.node.bytecode_cache)
+    node, cache = services.node, services.node.cache
+    of_builds = (node.uv_cache, node.bytecode_cache, node.wheels)
     for folder in sorted(cache.iterdir()) if cache.exists() else ():
         if folder.name == "data" or folder.name.startswith(".") or not folder.is_dir():
             continue  # copies of inputs, and removals: listed elsewhere

@@ -14,7 +14,10 @@ import stat
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Union
 
+# A path, or a descriptor of the folder.
+Folder = Union[Path, int]
 _ATTRIBUTE = "system.posix_acl_access"
 _VERSION = struct.pack("<I", 2)
 _ENTRY = struct.Struct("<HHI")
@@ -23,7 +26,7 @@ _NOBODY = 0xFFFFFFFF
 _READ, _WRITE = 0o5, 0o7
 
 
-def readers(folder: Path) -> set[int]:
+def readers(folder: Folder) -> set[int]:
     """The ids of the users whom the list lets read the folder."""
     try:
         content = os.getxattr(folder, _ATTRIBUTE)
@@ -33,7 +36,7 @@ def readers(folder: Path) -> set[int]:
     return {id for tag, rights, id in entries if tag == _USER and rights & _READ == _READ}
 
 
-def let_read(folder: Path, users: Iterable[int]) -> None:
+def let_read(folder: Folder, users: Iterable[int]) -> None:
     """These users, and no others but the owner, may list and enter the folder.
 
     Raises:
@@ -42,7 +45,7 @@ def let_read(folder: Path, users: Iterable[int]) -> None:
     _set(folder, users, _READ)
 
 
-def let_write(folder: Path, users: Iterable[int]) -> None:
+def let_write(folder: Folder, users: Iterable[int]) -> None:
     """As `let_read`; they may also put files into it, and take them out.
 
     Raises:
@@ -51,9 +54,9 @@ def let_write(folder: Path, users: Iterable[int]) -> None:
     _set(folder, users, _WRITE)
 
 
-def _set(folder: Path, users: Iterable[int], rights: int) -> None:
+def _set(folder: Folder, users: Iterable[int], rights: int) -> None:
     ids = sorted(set(users))
-    owner = stat.S_IMODE(folder.stat().st_mode) >> 6
+    owner = stat.S_IMODE(os.stat(folder).st_mode) >> 6
     entries = [(_OWNER, owner, _NOBODY), *((_USER, rights, id) for id in ids)]
     entries += [(_GROUP, 0, _NOBODY), (_MASK, rights if ids else 0, _NOBODY), (_OTHERS, 0, _NOBODY)]
     content = _VERSION + b"".join(_ENTRY.pack(*entry) for entry in entries)

@@ -2,23 +2,23 @@
 
 Owns: which files outside an environment its Python needs: itself, the standard library, shared
 libraries.
-Leaves: copying the environment to build/image_builder.py.
-Always: the files keep their paths, which are written into environments; the C library is that of
+Leaves: finding libraries to libraries.py, copying the environment to build/image_builder.py.
+Always: no Python is run, nor any other program of an environment: where its files are is read from
+folders; the files keep their paths, which are written into environments; the C library is that of
 the image, which has to be as new as this machine's.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
+from torchyard.environments.images import elf, libraries
 
 # In the image: libraries that it may lack, and the linker's configuration for them. It comes last
 # in the linker's order, so that the image's own libraries are used first.
@@ -30,17 +30,16 @@ _OF_C = re.compile(
     r"(ld-linux.*|libc|libm|libdl|libpthread|librt|libutil|libresolv|libanl|libnsl|linux-vdso"
     r"|libmvec|libBrokenLocale|libnss_\w+)\.so"
 )
-_LINKED = re.compile(r"^[ \t]*(\S+) => (/\S+)", re.MULTILINE)
-_ASK = """
-import json, sys, sysconfig
-names = ("stdlib", "platstdlib", "include")
-print(json.dumps([*map(sysconfig.get_path, names), sysconfig.get_config_var("DESTSHARED")]))
-"""
+_VERSION = re.compile(r"python3\.\d{1,3}t?")
+_LIBRARY_FOLDERS = ("lib", "lib64")
 
 
 @dataclass(frozen=True)
 class PythonFiles:
-    """The `real` program of an environment, the links that lead to it, its standard library."""
+    """The `real` program of an environment, the links that lead to it, its standard library.
+
+    One that an environment has in itself needs no `folders` of the machine.
+    """
 
     real: Path
     programs: tuple[Path, ...]
@@ -51,20 +50,25 @@ def files_of(environment: Path) -> PythonFiles:
     """What the Python of an environment consists of, without shared libraries.
 
     Raises:
-        BuildFailed: its Python can't be run.
+        BuildFailed: the machine has no such Python.
     """
-    # The real program, so that it prints its own folders and not the environment's.
-    real = (environment / "bin" / "python").resolve()
-    outcome = subprocess.run([real, "-I", "-c", _ASK], capture_output=True, text=True)
-    if outcome.returncode:
+    link = environment / "bin" / "python"
+    real, programs = link.resolve(), tuple(_chain(link))
+    if real.is_relative_to(environment.resolve()):
+        return PythonFiles(real, programs, ())
+    name = _library_name(environment)
+    prefix = real.parent.parent
+    standard = [prefix / folder / name for folder in _LIBRARY_FOLDERS]
+    # The build chose the link: a file of the machine that is no Python is not given away.
+    if elf.read(real) is None or not any((folder / "os.py").is_file() for folder in standard):
         raise BuildFailed(
-            f"the Python of the environment can't be run: {outcome.stderr.strip()[-200:]}",
+            "the machine has no Python where the environment's leads to",
             "remove the environment with `yard gc`; the next build makes it again",
+            code="python_not_found",
         )
-    folders = list(
-        dict.fromkeys(Path(name).resolve() for name in json.loads(outcome.stdout) if name)
-    )
-    return PythonFiles(real, tuple(_chain(environment / "bin" / "python")), tuple(folders))
+    found = [folder.resolve() for folder in (*standard, prefix / "include" / name)]
+    folders = dict.fromkeys(folder for folder in found if folder.is_dir())
+    return PythonFiles(real, programs, tuple(folders))
 
 
 def is_left_out(name: str) -> bool:
@@ -76,7 +80,7 @@ def copy(environment: Path, target: Path) -> None:
     """Copy what the Python of `environment` needs below `target`, with the paths it has here.
 
     Raises:
-        BuildFailed: its Python can't be run.
+        BuildFailed: the machine has no such Python.
     """
     python = files_of(environment)
     for file in (*python.programs, python.real):
@@ -86,10 +90,10 @@ def copy(environment: Path, target: Path) -> None:
         inside = folder.is_relative_to(environment) or not folder.is_dir()
         if not inside and not (target / folder.relative_to("/")).exists():
             _put_folder(folder, target)
-    libraries = target / LIBRARIES
-    libraries.mkdir(parents=True, exist_ok=True)
-    for library in _libraries(python.real, list(python.folders)):
-        shutil.copyfile(library, libraries / library.name)
+    folder = target / LIBRARIES
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, library in _libraries(python, environment).items():
+        shutil.copyfile(library, folder / name)
     linker = target / _LINKER
     linker.parent.mkdir(parents=True, exist_ok=True)
     linker.write_text(f"/{LIBRARIES}\n", encoding="utf-8")
@@ -103,13 +107,29 @@ def _chain(link: Path) -> Iterator[Path]:
             yield link
 
 
-def _libraries(program: Path, folders: list[Path]) -> list[Path]:
+def _libraries(python: PythonFiles, environment: Path) -> dict[str, Path]:
     """Shared libraries of the program and its extension modules, without those of libc."""
-    modules = [file for folder in folders for file in folder.rglob("*.so")]
-    programs = [program, *(file for file in modules if not _is_left_out(file))]
-    output = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True).stdout
-    libraries = {name: Path(path) for name, path in _LINKED.findall(output)}
-    return [path for name, path in sorted(libraries.items()) if not _OF_C.match(name)]
+    modules = (file for folder in python.folders for file in sorted(folder.rglob("*.so")))
+    needed = libraries.needed_by(
+        python.real, (file for file in modules if not _is_left_out(file) and file.is_file())
+    )
+    top = environment.resolve()
+    return {
+        name: path
+        for name, path in sorted(needed.items())
+        if not _OF_C.match(name) and not path.resolve().is_relative_to(top)
+    }
+
+
+def _library_name(environment: Path) -> str:
+    """As `python3.11`, the folder of its packages."""
+    for folder in sorted((environment / "lib").glob("python3*/site-packages")):
+        if _VERSION.fullmatch(folder.parent.name):
+            return folder.parent.name
+    raise BuildFailed(
+        "the environment has no folder of packages",
+        "remove the environment with `yard gc`; the next build makes it again",
+    )
 
 
 def _is_left_out(file: Path) -> bool:

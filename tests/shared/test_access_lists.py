@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base.home import access_lists
+from torchyard.shared import access_lists
 
 ONE_DATABASE = True
 _FIRST, _SECOND, _THIRD = 61234, 61235, 61236
