@@ -35,6 +35,7 @@ MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
     "0200_first_schema.py": "c576c5c5a8b9f06b8df89621e2878002a3d44be5e63d8e14675792a991b653b4",
+    "0203_datastore_owners.py": "ea86fc616b7c3d42a55e07b39bb543f900337b42e7adc7c6afb456ccdd371e49",
 }
 # SQLAlchemy does not describe an index of an expression.
 pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based")

@@ -103,7 +103,9 @@ def _logs_of(services: Services, job: Job) -> str:
 
 
 def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> None:
-    made = datastores.put(services.db, services.clock, services.datastores, "default", document)
+    made = datastores.put(
+        services.db, services.clock, services.datastores, "default", document, "me"
+    )
     lake = datastores.open_files(services.datastores, made)
     put(lake, _FILES, "sets/")
     body = {

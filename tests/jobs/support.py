@@ -27,6 +27,7 @@ from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import people
 from torchyard.workspaces.types import Identity, TokenKind
 
 ME = Identity("me", TokenKind.PERSON)
@@ -90,6 +91,8 @@ class FakeEnvironments:
 def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
     workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, WORKSPACE)
+    with db.write() as connection:
+        people.ensure_owner(connection, ME.user, clock.now())
     return Services(
         home=home,
         node=NodeFolder(home),

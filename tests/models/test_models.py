@@ -36,7 +36,7 @@ def nas(tmp_path: Path, services: Services) -> Path:
     (folder / "net" / "MLmodel").write_text("flavors: {}\n")
     (folder / "net" / "deep" / "w.bin").write_bytes(b"w")
     document = {"name": "nas", "type": "local", "path": str(folder)}
-    datastores.put(services.db, services.clock, services.datastores, WORKSPACE, document)
+    datastores.put(services.db, services.clock, services.datastores, WORKSPACE, document, "me")
     return folder
 
 
@@ -175,12 +175,16 @@ def test_description_tags_and_properties_may_change(services: Services) -> None:
         },
     )
     changes = {"description": "d", "tags": {"a": None, "c": 3}, "properties": {"p": "q"}}
-    changed = actions.update(services.db, services.clock, WORKSPACE, "m", "latest", changes)
+    changed = actions.update(
+        services.db, services.clock, WORKSPACE, "m", "latest", changes, user="me"
+    )
     assert (changed.description, changed.tags) == ("d", {"b": "2", "c": "3"})
     assert changed.properties == {"stage": "Staging", "p": "q"}
     for key, value in (("path", "x"), ("tag", {}), ("tags", 1), ("description", 1)):
         with pytest.raises(InvalidSpec) as refused:
-            actions.update(services.db, services.clock, WORKSPACE, "m", "1", {key: value})
+            actions.update(
+                services.db, services.clock, WORKSPACE, "m", "1", {key: value}, user="me"
+            )
         assert refused.value.at == (key,)
 
 

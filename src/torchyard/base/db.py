@@ -37,7 +37,7 @@ from sqlalchemy.types import TypeDecorator
 from torchyard.base import postgres
 from torchyard.base.errors import Conflict, InvalidInput
 
-SCHEMA_VERSION = "0200"
+SCHEMA_VERSION = "0203"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0129.
 _FIRST_VERSION = "0200"
 

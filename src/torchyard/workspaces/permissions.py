@@ -52,8 +52,6 @@ SERVER_WIDE = frozenset({Permission.SELF, Permission.SERVER, Permission.METRICS}
 OWN_JOBS_ONLY = frozenset({Permission.LOG, Permission.JOB})
 # With this, everybody below an owner can enter their own jobs only: what runs there is its owner's.
 OWN_BELOW_OWNER = frozenset({Permission.ENTER})
-# What a running job may always do, even if its owner has lost the role.
-ALWAYS_ALLOWED_TO_JOBS = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
 DENIED_TO_JOBS = frozenset(
     {Permission.PEOPLE, Permission.SERVER, Permission.METRICS, Permission.ENTER}
 )
