@@ -45,6 +45,7 @@ def _versions(noun: str, body: Any, *, deletes: bool = True, patches: bool = Tru
     return rows
 
 
+_INSTANCE = {"type": "computeinstance", "torchyard": {"environment": "python"}}
 _ONLINE, _BATCH = "/online-endpoints/{endpoint}", "/batch-endpoints/{endpoint}"
 _BLUE = "/deployments/{deployment}"
 _DEPLOYMENT = {
@@ -81,7 +82,7 @@ OWNED = [
     Owned("PUT", "/release-schedules/{environment}", ownership.RELEASE_SCHEDULE_CODE, _SCHEDULE),
     Owned("DELETE", "/release-schedules/{environment}", ownership.RELEASE_SCHEDULE),
     Owned("POST", "/environment-releases/{environment}/release", ownership.ASSET_ADD, {}),
-    Owned("DELETE", "/environment-releases/{environment}/wheels", ownership.ASSET_CHANGE),
+    Owned("DELETE", "/environment-releases/{environment}/wheels", ownership.ASSET_ADD),
     Owned("PUT", "/datastores/{name}", ownership.DATASTORE, _STORE),
     Owned("DELETE", "/datastores/{name}", ownership.DATASTORE),
     Owned("PUT", "/advisories", ownership.ADVISORIES, {"set": "5" * 32, "entries": []}),
@@ -98,7 +99,7 @@ OWNED = [
       for method, verb, body in (
           ("POST", "/stop", None), ("POST", "/start", None), ("POST", "/restart", None),
           ("POST", "/link", None),
-          ("PUT", "", {"type": "computeinstance", "description": "x"}), ("DELETE", "", None),
+          ("PUT", "", _INSTANCE), ("DELETE", "", None),
       )),
 ]  # fmt: skip
 
@@ -187,8 +188,7 @@ class Things:
         schedule = self.path(who, "/release-schedules/{environment}")
         site.ok(who, "PUT", schedule, {"every_s": 86400})
         if who == "carl":
-            instance = {"type": "computeinstance", "torchyard": {"environment": "python"}}
-            site.ok(who, "PUT", self.path(who, "/instances/{instance}"), instance)
+            site.ok(who, "PUT", self.path(who, "/instances/{instance}"), _INSTANCE)
 
     def _finish_deletions(self) -> None:
         """As the keeper does it, which doesn't run here."""

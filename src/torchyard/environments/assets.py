@@ -201,11 +201,9 @@ def forget_wheels(db: Database, workspace: str, name: str, user: str) -> list[En
     """
     get(db, workspace, name, versions.LATEST)
     with db.write() as connection:
-        archived = [
-            asset
-            for asset in store.asset_versions.list_in(connection, workspace, name)
-            if asset.archived and WHEELS in asset.properties
-        ]
+        listed = store.asset_versions.list_in(connection, workspace, name)
+        _assets.refuse_adding(connection, listed, user)
+        archived = [asset for asset in listed if asset.archived and WHEELS in asset.properties]
         for asset in archived:
             _assets.refuse_changing(connection, asset, user)
             rest = {

@@ -87,6 +87,7 @@ def delete(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
         version.workspace,
         version.name,
         version.version,
+        user=call.identity.user,
     )
     return JSONResponse({})
 

@@ -264,8 +264,9 @@ class Keeper:
             for each in store.instances_in(connection):
                 name = (each.workspace, each.endpoint, each.deployment)
                 instances.setdefault(name, []).append(each)
-            owned = [*deployments, *(endpoint for endpoint, _ in endpoints.values())]
-            able = rights.able(connection, [(each.workspace, each.owner) for each in owned])
+            owners = {(each.workspace, each.owner) for each in deployments}
+            owners |= {(each.workspace, each.owner) for each, _ in endpoints.values()}
+            able = rights.able(connection, owners)
         # One that was deleted and made again in the meantime is met in the next round.
         there = [each for each in deployments if (each.workspace, each.endpoint) in endpoints]
         return endpoints, there, instances, able
