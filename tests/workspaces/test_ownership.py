@@ -308,7 +308,7 @@ def test_ones_own_and_what_the_role_allows_is_changed(things: Things) -> None:
             asked += 1
             if operation.method == "DELETE" or operation.path == "/jobs/delete":
                 things.make(owner)
-    assert asked == 69 + 68 + 76, asked
+    assert asked == 183, asked
 
 
 def test_what_nobody_is_known_to_have_made_is_as_anothers(things: Things) -> None:
