@@ -152,15 +152,15 @@ def test_archived_models_are_hidden_and_found_by_name(services: Services) -> Non
         models_listed = actions.list_in(services.db, WORKSPACE, name, archived)
         return [f"{model.name}:{model.version}" for model in models_listed]
 
-    actions.archive(services.db, WORKSPACE, "m", "2")
+    actions.archive(services.db, WORKSPACE, "m", "2", user="me")
     assert (listed(), listed("m"), listed("m", None)) == (
         ["m:1", "other:1"], ["m:1"], ["m:2", "m:1"],
     )  # fmt: skip
     assert actions.get(services.db, WORKSPACE, "m").version == 1
     assert actions.get(services.db, WORKSPACE, "m", "2").archived
-    actions.archive(services.db, WORKSPACE, "m")
+    actions.archive(services.db, WORKSPACE, "m", user="me")
     assert (listed(), listed(archived=True)) == (["other:1"], ["m:2"])
-    actions.archive(services.db, WORKSPACE, "m", archived=False)
+    actions.archive(services.db, WORKSPACE, "m", archived=False, user="me")
     assert listed() == ["m:2", "other:1"]
 
 

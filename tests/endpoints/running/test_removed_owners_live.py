@@ -27,7 +27,7 @@ def test_a_removed_owners_instances_end_keys_are_refused_and_another_takes_over(
     made = home.post("/v1/users/dan/tokens", {"name": "tests"})
     dan = Transport(url, made["token"])
     for path in (at, f"{at}/deployments/blue"):
-        assert dan.patch(path, _TAKE_OVER)["owner"] == "dan"
+        assert dan.call("PATCH", path, _TAKE_OVER)["owner"] == "dan"
     wait_until(lambda: sample.show("blue")["served_revision"] == 2, 120, "dan's instance answers")
     wait_until(lambda: sample.ask()[1] == _ANSWER, 60, "it answers by the new keys")
     job = sample.show("blue")["instances"][-1]["job"]
