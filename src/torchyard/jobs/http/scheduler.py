@@ -126,6 +126,7 @@ class Scheduler:
         trouble = "" if has_chores else self._chores_trouble
         self._chores_trouble = trouble
         chores = (
+            self._stop_unable,
             self._spill_over,
             self._heartbeats.check,
             self._local_runs.check,
