@@ -429,6 +429,7 @@ docs: setup
 	$(BIN)/python tools/variables_page.py > docs/reference/variables.md
 	$(BIN)/python tools/python_sdk_page.py > docs/reference/python-sdk.md
 	$(BIN)/python tools/curated_page.py > docs/reference/curated-environments.md
+	$(BIN)/python tools/ownership_page.py > docs/reference/ownership.md
 
 # Record what a build of each curated environment contains; see docs/decisions/0021.
 # To resolve an environment's requirements again, remove its contents.json first.

@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from fuzz.api_under_fuzz import SHA256, Api, make
+from jobs import support
 from torchyard.app import application
 from torchyard.app.request_guard import LOOPBACK_NAMES, RequestGuard
 from torchyard.base.clock import FakeClock
@@ -246,6 +247,7 @@ def test_an_attempts_token_is_good_for_it_alone_and_until_its_end(tmp_path: Path
     api = make(tmp_path)
     client = TestClient(api.app, raise_server_exceptions=False)
     services = api.parts.services
+    support.add_owners(services.db, services.clock, "me")
     now = services.clock.now()
     strangers = {"none": "", "person": api.person, "wrong": "yard_a_" + "x" * 43}
     for kind, subject in ((TokenKind.ATTEMPT, "another"), (TokenKind.RUN, "default/running")):
@@ -277,6 +279,7 @@ def test_a_runs_token_opens_its_workspace_alone(client: TestClient, api: Api) ->
     assert client.post("/v1/workspaces", json={"name": "vision"}).status_code == 201
     token = workspaces.new_token(TokenKind.RUN)
     services = api.parts.services
+    support.add_owners(services.db, services.clock, "me")
     identity = Identity("me", TokenKind.RUN, "default", "default/running")
     with services.db.write() as connection:
         workspaces.keep_token(connection, token, identity, services.clock.now())

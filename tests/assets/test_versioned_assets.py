@@ -13,12 +13,13 @@ from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.data import store
 from torchyard.data.types import DataAsset
+from torchyard.workspaces import ownership
 
 WORKSPACE = "default"
 TABLE = store.asset_versions
 MADE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
-assets = VersionedAssets("data", TABLE, lambda: ["a-curated-name"])
+assets = VersionedAssets("data", TABLE, ownership.Assets(), lambda: ["a-curated-name"])
 
 
 def add(db: Database, name: str, *numbers: str) -> None:
@@ -42,18 +43,18 @@ def test_the_newest_is_the_one_made_last(db: Database) -> None:
 def test_an_archived_version_is_hidden_until_it_is_restored(db: Database) -> None:
     add(db, "sets", "1", "2")
     add(db, "other", "1")
-    assert assets.archive(db, WORKSPACE, "sets", "latest").version == "2"
+    assert assets.archive(db, WORKSPACE, "sets", "latest", user="me").version == "2"
     assert numbers_of(db) == ["other:1", "sets:1"]
     assert numbers_of(db, "sets", archived=True) == ["sets:2"]
     assert assets.get(db, WORKSPACE, "sets").version == "1"
-    assert not assets.archive(db, WORKSPACE, "sets", "2", archived=False).archived
+    assert not assets.archive(db, WORKSPACE, "sets", "2", archived=False, user="me").archived
     assert numbers_of(db, "sets") == ["sets:2", "sets:1"]
 
 
 def test_all_versions_of_a_name_are_archived_at_once(db: Database) -> None:
     add(db, "sets", "1", "2")
     add(db, "other", "1")
-    assert assets.archive(db, WORKSPACE, "sets").archived
+    assert assets.archive(db, WORKSPACE, "sets", user="me").archived
     assert numbers_of(db) == ["other:1"]
     assert numbers_of(db, "sets", archived=None) == ["sets:2", "sets:1"]
     assert assets.get(db, WORKSPACE, "sets").version == "2"

@@ -145,6 +145,30 @@ def test_with_a_runner_the_token_of_ray_is_for_who_administers_the_server(site: 
     assert site.ask("dan", "PUT", others, body).status_code == 403
 
 
+def test_what_a_machine_may_take_is_said_when_its_token_is_made(site: Served) -> None:
+    """Its agent can't raise it later, though an administrator made its token."""
+    path = f"{HERE}/machines/machines/lab-3"
+    alone = {"address": "192.0.2.7", "facts": {"runner": False}}
+    everybody = {"address": "192.0.2.7", "facts": {"runner": True}}
+
+    def ask(token: str, method: str, below: str, body: Any) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        return int(
+            site.client.request(method, path + below, json=body, headers=headers).status_code
+        )
+
+    token = site.ok("home", "POST", f"{path}/token")["token"]
+    assert ask(token, "PUT", "", alone) == 200
+    for method, below in (("PUT", ""), ("POST", "/report")):
+        assert ask(token, method, below, everybody) == 403
+    [machine] = site.ok("home", "GET", f"{HERE}/machines")["value"]
+    assert machine["facts"]["runner"] is False
+    for who in ("carl", "olga"):
+        site.refused(who, "POST", f"{path}/token?everybody=true")
+    token = site.ok("home", "POST", f"{path}/token?everybody=true")["token"]
+    assert ask(token, "PUT", "", everybody) == ask(token, "POST", "/report", everybody) == 200
+
+
 def test_a_token_of_a_machine_joins_it_and_does_nothing_else(site: Served) -> None:
     path, body = f"{HERE}/machines/machines/lab-3", {"address": "192.0.2.7", "facts": {}}
     site.refused("dan", "POST", f"{path}/token")

@@ -30,7 +30,7 @@ def nas(tmp_path: Path, db: Database, clock: FakeClock, stores: Datastores) -> P
     (folder / "sets" / "a.csv").write_text("a\n")
     (folder / "sets" / "deep" / "b.csv").write_text("b\n")
     document = {"name": "nas", "type": "local", "path": str(folder)}
-    datastores.put(db, clock, stores, WORKSPACE, document)
+    datastores.put(db, clock, stores, WORKSPACE, document, "me")
     return folder
 
 

@@ -28,7 +28,7 @@ def stores(tmp_path: Path) -> Datastores:
 
 def _put(db: Database, clock: FakeClock, stores: Datastores, path: Path | str, **more: str) -> None:
     document = {"name": "mine", "type": "local", "path": str(path), **more}
-    datastores.put(db, clock, stores, WORKSPACE, document)
+    datastores.put(db, clock, stores, WORKSPACE, document, "me")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_key_of_the_server_opens_no_datastore(
     document = {"name": "far", "type": "sftp", "host": "h", "path": "/"}
     document["private_key_file"] = str(tmp_path / "keys" / "key.pem")
     with pytest.raises(InvalidSpec, match="server itself") as refusal:
-        datastores.put(db, clock, stores, WORKSPACE, document)
+        datastores.put(db, clock, stores, WORKSPACE, document, "me")
     assert refusal.value.code == "server_files"
 
 

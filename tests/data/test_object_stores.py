@@ -49,7 +49,9 @@ def document(
 def lake(
     document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores
 ) -> Iterator[Files]:
-    made = datastores.open_files(stores, datastores.put(db, clock, stores, WORKSPACE, document))
+    made = datastores.open_files(
+        stores, datastores.put(db, clock, stores, WORKSPACE, document, "me")
+    )
     yield made
     for entry in list(made.walk("")):
         made.delete(entry.path)
@@ -167,6 +169,8 @@ def test_wrong_credentials_are_an_error(
     if document["type"] not in wrong:
         pytest.skip("moto takes any key")
     document = {**document, "credentials": wrong[document["type"]]}
-    opened = datastores.open_files(stores, datastores.put(db, clock, stores, WORKSPACE, document))
+    opened = datastores.open_files(
+        stores, datastores.put(db, clock, stores, WORKSPACE, document, "me")
+    )
     with pytest.raises(TorchyardError, match="datastore `lake`"):
         list(opened.walk(""))

@@ -16,6 +16,7 @@ import uvicorn
 
 from contracts.files_contract import put
 from data import object_stores
+from jobs import support
 from torchyard import server
 from torchyard.app import application
 from torchyard.data import assets, datastores
@@ -75,6 +76,7 @@ def services(tmp_path: Path, new_url: Callable[[], str]) -> Iterator[Services]:
     listener = server.listen(home, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     parts = application.build(home, url, os.environ, database=new_url())
+    support.add_owners(parts.services.db, parts.services.clock, _ME.user)
     config = uvicorn.Config(application.create_app(parts), log_level="warning")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
@@ -103,7 +105,9 @@ def _logs_of(services: Services, job: Job) -> str:
 
 
 def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> None:
-    made = datastores.put(services.db, services.clock, services.datastores, "default", document)
+    made = datastores.put(
+        services.db, services.clock, services.datastores, "default", document, "me"
+    )
     lake = datastores.open_files(services.datastores, made)
     put(lake, _FILES, "sets/")
     body = {

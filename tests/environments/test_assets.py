@@ -53,14 +53,14 @@ def test_only_the_description_of_a_version_changes(db: Database, clock: Clock) -
 def test_archived_environments_are_hidden_and_still_found(db: Database, clock: Clock) -> None:
     for number in ("15", "16"):
         put(db, clock, pip_requirements=[f"six==1.{number}.0"])
-    assets.archive(db, "default", "mine", "2")
+    assets.archive(db, "default", "mine", "2", user="me")
     assert [asset.version for asset in assets.list_in(db, "default", "mine")] == ["1"]
     assert assets.get(db, "default", "mine").version == "1"
     assert assets.get(db, "default", "mine", "2").archived
-    assets.archive(db, "default", "mine")
+    assets.archive(db, "default", "mine", user="me")
     assert assets.list_in(db, "default") == []
     assert assets.get(db, "default", "mine").version == "2"
-    assets.archive(db, "default", "mine", archived=False)
+    assets.archive(db, "default", "mine", archived=False, user="me")
     assert len(assets.list_in(db, "default", "mine")) == 2
 
 

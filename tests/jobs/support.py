@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.blobs import Blobs
-from torchyard.base.clock import FakeClock, to_text
+from torchyard.base.clock import Clock, FakeClock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed
 from torchyard.base.home.node_folder import NodeFolder
@@ -27,6 +27,7 @@ from torchyard.jobs.records.types import Attempt, Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import people
 from torchyard.workspaces.types import Identity, TokenKind
 
 ME = Identity("me", TokenKind.PERSON)
@@ -87,9 +88,17 @@ class FakeEnvironments:
         return self.folder / "build.log"
 
 
+def add_owners(db: Database, clock: Clock, *names: str) -> None:
+    """People who may run jobs."""
+    with db.write() as connection:
+        for name in names:
+            people.ensure_owner(connection, name, clock.now())
+
+
 def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
     workspaces.ensure_default(db, clock)
     computes.ensure_local(db, clock, WORKSPACE)
+    add_owners(db, clock, ME.user)
     return Services(
         home=home,
         node=NodeFolder(home),

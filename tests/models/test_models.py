@@ -36,7 +36,7 @@ def nas(tmp_path: Path, services: Services) -> Path:
     (folder / "net" / "MLmodel").write_text("flavors: {}\n")
     (folder / "net" / "deep" / "w.bin").write_bytes(b"w")
     document = {"name": "nas", "type": "local", "path": str(folder)}
-    datastores.put(services.db, services.clock, services.datastores, WORKSPACE, document)
+    datastores.put(services.db, services.clock, services.datastores, WORKSPACE, document, "me")
     return folder
 
 
@@ -152,15 +152,15 @@ def test_archived_models_are_hidden_and_found_by_name(services: Services) -> Non
         models_listed = actions.list_in(services.db, WORKSPACE, name, archived)
         return [f"{model.name}:{model.version}" for model in models_listed]
 
-    actions.archive(services.db, WORKSPACE, "m", "2")
+    actions.archive(services.db, WORKSPACE, "m", "2", user="me")
     assert (listed(), listed("m"), listed("m", None)) == (
         ["m:1", "other:1"], ["m:1"], ["m:2", "m:1"],
     )  # fmt: skip
     assert actions.get(services.db, WORKSPACE, "m").version == 1
     assert actions.get(services.db, WORKSPACE, "m", "2").archived
-    actions.archive(services.db, WORKSPACE, "m")
+    actions.archive(services.db, WORKSPACE, "m", user="me")
     assert (listed(), listed(archived=True)) == (["other:1"], ["m:2"])
-    actions.archive(services.db, WORKSPACE, "m", archived=False)
+    actions.archive(services.db, WORKSPACE, "m", archived=False, user="me")
     assert listed() == ["m:2", "other:1"]
 
 
@@ -175,12 +175,16 @@ def test_description_tags_and_properties_may_change(services: Services) -> None:
         },
     )
     changes = {"description": "d", "tags": {"a": None, "c": 3}, "properties": {"p": "q"}}
-    changed = actions.update(services.db, services.clock, WORKSPACE, "m", "latest", changes)
+    changed = actions.update(
+        services.db, services.clock, WORKSPACE, "m", "latest", changes, user="me"
+    )
     assert (changed.description, changed.tags) == ("d", {"b": "2", "c": "3"})
     assert changed.properties == {"stage": "Staging", "p": "q"}
     for key, value in (("path", "x"), ("tag", {}), ("tags", 1), ("description", 1)):
         with pytest.raises(InvalidSpec) as refused:
-            actions.update(services.db, services.clock, WORKSPACE, "m", "1", {key: value})
+            actions.update(
+                services.db, services.clock, WORKSPACE, "m", "1", {key: value}, user="me"
+            )
         assert refused.value.at == (key,)
 
 

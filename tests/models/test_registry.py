@@ -72,10 +72,10 @@ def test_no_version_number_is_used_twice(services: Services) -> None:
     folder = actions.get(services.db, WORKSPACE, "m", "2").folder
     files = services.datastores.root(WORKSPACE, BLOB_STORE)
     assert (files / folder / "a").is_file()
-    actions.delete(services.db, services.clock, services.datastores, WORKSPACE, "m", 2)
+    actions.delete(services.db, services.clock, services.datastores, WORKSPACE, "m", 2, user="me")
     assert not (files / folder).exists()
     assert register(services, {"name": "m", "path": snapshot(services, "a")}).version == 3
-    actions.delete_all(services.db, services.datastores, WORKSPACE, "m")
+    actions.delete_all(services.db, services.datastores, WORKSPACE, "m", user="me")
     assert not list(files.rglob("a"))
     assert registry.list_in(services.db, WORKSPACE) == []
     assert register(services, {"name": "m", "path": snapshot(services, "a")}).version == 1
@@ -84,14 +84,14 @@ def test_no_version_number_is_used_twice(services: Services) -> None:
 def test_an_alias_is_a_version_to_jobs_too(services: Services) -> None:
     for _ in range(2):
         register(services, {"name": "m", "path": snapshot(services, "a", "b/c")})
-    registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 1)
+    registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 1, user="me")
     assert actions.get(services.db, WORKSPACE, "m", "best").version == 1
     model_input = Input(type="custom_model", path="azureml:m@best")
     folder = actions.get(services.db, WORKSPACE, "m", "1").folder
     assert folder in pinning.pin(services, WORKSPACE, "j", model_input).path
     with pytest.raises(NotFound):
-        registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 9)
-    actions.delete(services.db, services.clock, services.datastores, WORKSPACE, "m", 1)
+        registry.set_alias(services.db, services.clock, WORKSPACE, "m", "best", 9, user="me")
+    actions.delete(services.db, services.clock, services.datastores, WORKSPACE, "m", 1, user="me")
     with pytest.raises(NotFound):
         actions.get(services.db, WORKSPACE, "m", "best")
 
@@ -100,10 +100,10 @@ def test_a_renamed_model_keeps_its_files(services: Services) -> None:
     register(services, {"name": "m", "path": snapshot(services, "a")})
     register(services, {"name": "other", "path": snapshot(services, "a")})
     with pytest.raises(Conflict):
-        registry.rename(services.db, services.clock, WORKSPACE, "m", "other")
+        registry.rename(services.db, services.clock, WORKSPACE, "m", "other", user="me")
     with pytest.raises(InvalidInput):
-        registry.rename(services.db, services.clock, WORKSPACE, "m", "a/b")
-    registry.rename(services.db, services.clock, WORKSPACE, "m", "a b")
+        registry.rename(services.db, services.clock, WORKSPACE, "m", "a/b", user="me")
+    registry.rename(services.db, services.clock, WORKSPACE, "m", "a b", user="me")
     result = actions.get(services.db, WORKSPACE, "a b", "1")
     assert actions.file(services.datastores, result, "a").read_bytes() == b"a"
 

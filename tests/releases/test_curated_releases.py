@@ -50,7 +50,7 @@ def test_a_newer_version_of_the_package_is_the_latest(lab: ReleaseLab) -> None:
     register(lab, "0.7")
     assert ref(lab, NAME) == f"{NAME}:{V}"
     assert ref(lab, f"{NAME}:0.7") == f"{NAME}:0.7"
-    assets.archive(lab.services.db, support.WORKSPACE, NAME, "0.7")
+    assets.archive(lab.services.db, support.WORKSPACE, NAME, "0.7", user="me")
     assets.delete(lab.services.db, support.WORKSPACE, NAME, "0.7")
 
 
@@ -59,11 +59,11 @@ def test_a_release_is_shown_archived_and_deleted(lab: ReleaseLab) -> None:
     register(lab, f"{V}.1")
     shown = to_json.version_to_json(lab.services.environments, support.WORKSPACE, NAME, "latest")
     assert (shown["version"], shown["status"]) == (f"{V}.1", "registered")
-    assets.archive(db, support.WORKSPACE, NAME, f"{V}.1")
+    assets.archive(db, support.WORKSPACE, NAME, f"{V}.1", user="me")
     assert ref(lab, NAME) == f"{NAME}:{V}"
     assert ref(lab, f"{NAME}:{V}.1") == f"{NAME}:{V}.1"
     with pytest.raises(Conflict, match="curated"):
-        assets.archive(db, support.WORKSPACE, NAME, V)
+        assets.archive(db, support.WORKSPACE, NAME, V, user="me")
     assets.delete(db, support.WORKSPACE, NAME, f"{V}.1")
     with pytest.raises(NotFound):
         ref(lab, f"{NAME}:{V}.1")

@@ -151,17 +151,27 @@ def test_the_last_use_of_a_token_is_kept_to_ten_minutes(site: Served, clock: Fak
     assert last() == to_text(clock.now())
 
 
-def test_a_removed_persons_jobs_run_on_or_are_canceled(site: Served) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", "/v1/users/dan", None),
+        ("PUT", f"{HERE}/people/dan", {"role": None}),
+        ("PUT", f"{HERE}/people/dan", {"role": "reader"}),
+    ],
+)
+def test_what_runs_for_a_person_stops_with_their_role(
+    site: Served, method: str, path: str, body: Any
+) -> None:
     for name in ("one", "two"):
         site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": name})
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "three"})
-    assert site.ok("home", "DELETE", "/v1/users/dan")["canceled"] == []
-    shown = site.ok("home", "GET", f"{HERE}/jobs/one")
-    assert (shown["owner"], shown["status"]) == ("dan", "NotStarted")
-    site.ok("home", "POST", "/v1/users", {"name": "dan"})
-    deleted = site.ok("home", "DELETE", "/v1/users/dan?cancel=true")
-    assert sorted(deleted["canceled"]) == ["default/one", "default/two"]
-    assert site.ok("home", "GET", f"{HERE}/jobs/two")["status"] == "Canceled"
+    answer = site.ok("home", method, path, body)
+    if method == "DELETE":
+        assert sorted(answer["canceled"]) == ["default/one", "default/two"]
+    for name in ("one", "two"):
+        shown = site.ok("home", "GET", f"{HERE}/jobs/{name}")
+        assert (shown["owner"], shown["status"]) == ("dan", "Canceled")
+        assert shown["error"]["code"] == "owner_may_not_run"
     assert site.ok("home", "GET", f"{HERE}/jobs/three")["status"] == "NotStarted"
 
 
@@ -252,7 +262,7 @@ def test_a_request_that_the_server_fails_at_is_written_down_and_counted(site: Se
         raise RuntimeError(person)
 
     app: Any = site.client.app
-    app.state.hooks = replace(app.state.hooks, cancel_jobs_of=fail)
+    app.state.hooks = replace(app.state.hooks, stop_unable=fail)
     assert site.ask("home", "DELETE", "/v1/users/dan?cancel=true").status_code == 500
     lines = site.ok("home", "GET", "/v1/audit")["value"]
     (line,) = [line for line in lines if line["status"] == 500]

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 
 from torchyard.azureml.common.containers import container
 from torchyard.base import lazy_routes
+from torchyard.workspaces import people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Needs, needs
 from torchyard.workspaces.permissions import (
     DENIED_TO_JOBS,
@@ -279,17 +280,44 @@ def test_a_job_has_its_owners_permissions(site: Served, owner: str) -> None:
     assert (whoami["user"], whoami["job"], whoami["workspace"]) == (owner, "one", "default")
 
 
-def test_a_job_goes_on_when_its_owner_is_gone(site: Served) -> None:
+def test_nothing_acts_for_an_owner_who_is_gone(site: Served) -> None:
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
     site.ok("carl", "POST", f"{HERE}/jobs", {**JOB, "name": "other"})
     site.job_token("one", "dan")
     site.ok("home", "DELETE", "/v1/users/dan")
     tag = {"key": "a", "value": "b"}
-    site.ok("job of dan", "POST", f"{MLFLOW}/runs/set-tag", {"run_id": "one", **tag})
+    for who in ("dan", "job of dan"):
+        for method, path, body in (
+            ("POST", f"{MLFLOW}/runs/set-tag", {"run_id": "one", **tag}),
+            ("GET", f"{HERE}/jobs/one", None),
+            ("GET", f"{HERE}/data", None),
+            ("POST", f"{HERE}/jobs", JOB),
+            ("GET", "/v1/whoami", None),
+        ):
+            assert site.ask(who, method, path, body).status_code == 401, (who, path)
+
+
+@pytest.mark.parametrize("role", [None, Role.READER])
+def test_a_jobs_token_is_refused_while_its_owner_has_no_role_to_run_it(
+    site: Served, role: Role | None
+) -> None:
+    site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "one"})
+    site.job_token("one", "dan")
+    services, secret = site.parts.services, site.tokens["job of dan"]
     site.ok("job of dan", "GET", f"{HERE}/jobs/one")
-    site.refused("job of dan", "POST", f"{MLFLOW}/runs/set-tag", {"run_id": "other", **tag})
-    site.refused("job of dan", "POST", f"{HERE}/jobs", JOB)
-    assert site.ask("dan", "GET", f"{HERE}/jobs").status_code == 401
+    # As a sign-in or another server takes it: the job has not been stopped yet.
+    people.set_role(services.db, services.clock, "dan", "default", role, "home")
+    for method, path, body in (
+        ("POST", f"{MLFLOW}/runs/set-tag", {"run_id": "one", "key": "a", "value": "b"}),
+        ("GET", f"{HERE}/jobs/one", None),
+        ("GET", "/v1/whoami", None),
+        ("POST", f"{HERE}/jobs", JOB),
+    ):
+        assert site.refused("job of dan", method, path, body), path
+    identity = site.client.get("/msi/token?resource=x", headers={"secret": secret})
+    assert identity.status_code == 403
+    site.ok("home", "PUT", f"{HERE}/people/dan", {"role": "data-scientist"})
+    site.ok("job of dan", "GET", f"{HERE}/jobs/one")
 
 
 def test_roles_in_any_spelling() -> None:

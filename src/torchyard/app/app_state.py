@@ -80,7 +80,7 @@ def _hooks(services: Services) -> Hooks:
         delete_workspace=partial(_delete_workspace, services),
         check_notifications=partial(checks.check_workspace, services.messages),
         quota_use=partial(quota_checks.use_of, services),
-        cancel_jobs_of=partial(owners.cancel_all, services),
+        stop_unable=partial(owners.stop_unable, services),
     )
 
 

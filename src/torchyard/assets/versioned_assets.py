@@ -7,8 +7,8 @@ Always: archiving hides a version from lists and takes nothing away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Generic
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Protocol
 
 from sqlalchemy import Connection
 
@@ -16,6 +16,18 @@ from torchyard.assets import versions
 from torchyard.assets.version_table import T, VersionTable
 from torchyard.assets.versions import LATEST
 from torchyard.base.db import Database
+
+
+class Ownership(Protocol):
+    """Refuses who may not do something to another's; `workspaces/ownership.py` has the rules."""
+
+    def refuse_adding(
+        self, connection: Connection, workspace: str, user: str, owner: str, subject: str
+    ) -> None: ...
+
+    def refuse_changing(
+        self, connection: Connection, workspace: str, user: str, owner: str, subject: str
+    ) -> None: ...
 
 
 class VersionedAssets(Generic[T]):
@@ -29,10 +41,12 @@ class VersionedAssets(Generic[T]):
         self,
         noun: str,
         table: VersionTable[T],
+        ownership: Ownership,
         other_names: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._noun = noun
         self._table = table
+        self._ownership = ownership
         self._other_names = other_names
 
     def get(self, db: Database, workspace: str, name: str, version: str = LATEST) -> T:
@@ -76,17 +90,49 @@ class VersionedAssets(Generic[T]):
         with db.read() as connection:
             return self._table.list_in(connection, workspace, name)
 
+    def refuse_adding(self, connection: Connection, existing: Sequence[T], user: str) -> None:
+        """
+        Args:
+            existing: all versions of the name, newest first; whose the first is, the name is.
+
+        Raises:
+            Forbidden: the name is another's.
+        """
+        if existing:
+            first = existing[-1]
+            subject = f"{self._noun} `{first.name}`"
+            self._ownership.refuse_adding(connection, first.workspace, user, first.owner, subject)
+
+    def refuse_changing(self, connection: Connection, asset: T, user: str) -> None:
+        """
+        Raises:
+            Forbidden: the version is another's.
+        """
+        subject = f"{self._noun} `{asset.name}:{asset.version}`"
+        self._ownership.refuse_changing(connection, asset.workspace, user, asset.owner, subject)
+
     def archive(
-        self, db: Database, workspace: str, name: str, version: str = "", archived: bool = True
+        self,
+        db: Database,
+        workspace: str,
+        name: str,
+        version: str = "",
+        archived: bool = True,
+        *,
+        user: str,
     ) -> T:
         """Hide a version, or all of a name, from lists; `archived` False shows them again.
 
         Raises:
             NotFound: there is none.
+            Forbidden: one of them is another's.
         """
         asset = self.get(db, workspace, name, version or LATEST)
         number = asset.version if version else None
         with db.write() as connection:
+            versions_there = self._table.list_in(connection, workspace, name)
+            for each in versions_there if number is None else [asset]:
+                self.refuse_changing(connection, each, user)
             self._table.change(connection, workspace, name, number, archived=archived)
         return self.get(db, workspace, name, str(asset.version) if version else LATEST)
 

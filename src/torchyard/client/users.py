@@ -173,17 +173,13 @@ class Users:
             path = f"/v1/workspaces/{quote(workspace, safe='')}/people/{quote(name, safe='')}"
         return _user(self._transport.put(path, {"role": role}))
 
-    def remove(self, name: str, cancel_jobs: bool = False) -> RemovedUser:
-        """End a person's roles and tokens at once; what they made stays.
-
-        Args:
-            cancel_jobs: cancel their jobs, too; else these run on.
+    def remove(self, name: str) -> RemovedUser:
+        """End a person's roles, tokens and jobs at once; what they made stays.
 
         Raises:
             NotFound: there is nobody of this name.
         """
-        query = {"cancel": "true"} if cancel_jobs else None
-        raw: Json = self._transport.delete(_user_path(name), query)
+        raw: Json = self._transport.delete(_user_path(name))
         return RemovedUser(raw=raw, name=raw["name"], canceled=read.texts(raw, "canceled"))
 
     def tokens(self, name: str) -> Listing[Token]:

@@ -18,10 +18,11 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.components import documents, store
 from torchyard.components.types import Component
+from torchyard.workspaces import ownership
 
 LATEST = versions.LATEST
 
-_components = VersionedAssets("component", store.versions)
+_components = VersionedAssets("component", store.versions, ownership.Assets())
 get = _components.get
 versions_of = _components.versions_of
 list_in = _components.list_in
@@ -47,6 +48,7 @@ def register(
     Raises:
         InvalidSpec: the document is wrong.
         Conflict: the version that it names exists with another content.
+        Forbidden: the name, or the version, is another's.
     """
     request = documents.read(document)
     with db.write() as connection:
@@ -57,14 +59,19 @@ def register(
         if component is not None and component.hash != request.hash:
             raise versions.other_content("component", request.name, request.version)
         if component is not None:
-            component = replace(
+            described = replace(
                 component,
                 description=request.description,
                 tags=request.tags,
                 properties=request.properties,
             )
-            store.versions.describe(connection, component)
-            return component, False
+            if described != component:
+                if not anonymous:
+                    _components.refuse_changing(connection, component, owner)
+                store.versions.describe(connection, described)
+            return described, False
+        if not anonymous:
+            _components.refuse_adding(connection, existing, owner)
         component = Component(
             workspace=workspace,
             name=request.name,

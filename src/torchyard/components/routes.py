@@ -57,9 +57,9 @@ def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, A
 
 
 def _archive(
-    db: Database, workspace: str, name: str, version: str, archived: bool
+    db: Database, workspace: str, name: str, version: str, archived: bool, user: str
 ) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name, version, archived))
+    return to_json(actions.archive(db, workspace, name, version, archived, user=user))
 
 
 add_archive_routes(router, "", _archive)

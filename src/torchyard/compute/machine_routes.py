@@ -95,16 +95,22 @@ def create_token(
     compute: str,
     machine: str,
     identity: Person,
+    everybody: bool = False,
 ) -> dict[str, Any]:
     """Make a token with which this machine alone joins; say where it reaches the server.
 
-    The head is started first: its installation may take minutes.
+    With `everybody` the machine may take everybody's jobs; another token never lets it. The head is
+    started first: its installation may take minutes.
     """
     _may_have_token(db, jobs_as_server_user, identity)
     machines.check_name(machine)
+    if everybody and not _administers(db, identity):
+        raise _for_administrators()
     if compute == machines.DEFAULT:
         _make_default(db, clock, workspace, home=home, owner=identity.user, engines=engines.names)
-    token, cluster = machines.new_token(db, clock, workspace, compute, machine, identity.user)
+    token, cluster = machines.new_token(
+        db, clock, workspace, compute, machine, identity.user, everybody
+    )
     try:
         head = _head(heads, workspace, compute)
         urls = list(cluster.settings.get("server_urls") or for_nodes.urls)
@@ -196,13 +202,25 @@ def _may_take_everybody(db: Database, machine: machines.Join, identity: Identity
         Forbidden: the machine would get jobs of other people with their tokens and secrets, and
             nothing but the word of who joined it says that it keeps them apart.
     """
-    if machine.facts["runner"] and not _administers(db, identity):
+    if not machine.facts["runner"]:
+        return
+    if not _administers(db, identity):
+        raise _for_administrators()
+    if identity.kind is TokenKind.MACHINE and identity.token != machines.EVERYBODY:
         raise Forbidden(
-            "who joins a machine that takes everybody's jobs must administer the server: it gets "
-            "their tokens and data",
-            "leave `--runner` out: the machine then takes your jobs alone; or ask who has the role "
-            "`owner` of the server to join it",
+            f"machine `{machine.name}` has a token to take the jobs of `{identity.user}` alone",
+            "join it with a token that was made for everybody's jobs: "
+            "`POST …/token?everybody=true`, or `yard node join --runner`",
         )
+
+
+def _for_administrators() -> Forbidden:
+    return Forbidden(
+        "who joins a machine that takes everybody's jobs must administer the server: it gets "
+        "their tokens and data",
+        "leave `--runner` out: the machine then takes your jobs alone; or ask who has the role "
+        "`owner` of the server to join it",
+    )
 
 
 def _administers(db: Database, identity: Identity) -> bool:

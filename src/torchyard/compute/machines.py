@@ -37,6 +37,8 @@ DEFAULT_DOCUMENT = {
 }
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
+EVERYBODY = "everybody"
+"""The name of a machine's token that lets it take everybody's jobs; others have none."""
 _NUMBERS = ("cpus", "memory_bytes", "gpus")
 _TEXTS = ("hostname", "gpu_kind", "system", "version")
 _LONGEST = 200
@@ -130,9 +132,18 @@ def join(
 
 
 def new_token(
-    db: Database, clock: Clock, workspace: str, compute: str, name: str, person: str
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    compute: str,
+    name: str,
+    person: str,
+    everybody: bool = False,
 ) -> tuple[str, Compute]:
     """Make a token with which one machine joins and stays, and nothing else; an older one ends.
+
+    Args:
+        everybody: the machine may take everybody's jobs, which is kept with the token.
 
     Returns:
         the token, and the cluster.
@@ -149,7 +160,8 @@ def new_token(
         cluster = _joinable(connection, workspace, compute)
         _own(connection, workspace, compute, name, person)
         workspaces.drop_machine_tokens(connection, workspace, compute, name)
-        identity = Identity(person, TokenKind.MACHINE, workspace, subject)
+        token_name = EVERYBODY if everybody else ""
+        identity = Identity(person, TokenKind.MACHINE, workspace, subject, token=token_name)
         workspaces.keep_token(connection, token, identity, clock.now())
     return token, cluster
 

@@ -13,12 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import Connection
+
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, did_you_mean
 from torchyard.connections import documents, store
 from torchyard.connections.types import CREDENTIALS, WorkspaceConnection
+from torchyard.workspaces import ownership
 
 
 def put(
@@ -26,10 +29,10 @@ def put(
     clock: Clock,
     workspace: str,
     name: str,
-    owner: str,
+    user: str,
     properties: Mapping[str, Any],
 ) -> WorkspaceConnection:
-    """Create a connection, or replace it.
+    """Create a connection, or replace it; one that is replaced stays its owner's.
 
     Args:
         properties: as Azure's resource has them: `category`, `target`, `authType`, `credentials`,
@@ -37,6 +40,7 @@ def put(
 
     Raises:
         InvalidSpec: a value is wrong, or a new connection has no credentials.
+        Forbidden: it is another's.
     """
     documents.checked_name(name)
     # A secret may hold any characters.
@@ -53,19 +57,26 @@ def put(
         documents.credentials_in(properties, auth_type),
         documents.properties_in(properties),
         properties.get("isSharedToAll") is not False,
-        owner,
+        user,
         now,
         now,
     )
     with db.write() as connection:
         before = _find_by_name(store.list_in(connection, workspace), name)
+        if before is not None:
+            _refuse_foreign(connection, before, user)
         made = _over(before, written)
         store.put(connection, made)
     return made
 
 
 def change(
-    db: Database, clock: Clock, workspace: str, name: str, properties: Mapping[str, Any]
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    name: str,
+    user: str,
+    properties: Mapping[str, Any],
 ) -> WorkspaceConnection:
     """Replace those of its properties that are there.
 
@@ -82,7 +93,7 @@ def change(
         "isSharedToAll": before.is_shared,
         **{key: value for key, value in properties.items() if value is not None},
     }
-    return put(db, clock, workspace, before.name, before.owner, document)
+    return put(db, clock, workspace, before.name, user, document)
 
 
 def list_in(db: Database, workspace: str) -> list[WorkspaceConnection]:
@@ -109,14 +120,27 @@ def get(db: Database, workspace: str, name: str) -> WorkspaceConnection:
     )
 
 
-def drop(db: Database, workspace: str, name: str) -> None:
+def drop(db: Database, workspace: str, name: str, user: str) -> None:
     """
     Raises:
         NotFound: the connection does not exist.
+        Forbidden: it is another's.
     """
     stored = get(db, workspace, name)
     with db.write() as connection:
+        _refuse_foreign(connection, stored, user)
         store.drop(connection, workspace, stored.name)
+
+
+def _refuse_foreign(connection: Connection, stored: WorkspaceConnection, user: str) -> None:
+    """
+    Raises:
+        Forbidden: it is another's.
+    """
+    subject = f"connection `{stored.name}`"
+    ownership.refuse(
+        connection, ownership.CONNECTION, stored.workspace, user, stored.owner, subject
+    )
 
 
 def names_in(db: Database, workspace: str) -> list[str]:

@@ -48,20 +48,22 @@ def put_datastore(
     stores: DatastoresOf,
     workspace: str,
     name: str,
+    identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     datastore_document = fields.with_path_name(
         fields.mapping(document, "the datastore's document"), name
     )
-    return datastore_to_json(datastores.put(db, clock, stores, workspace, datastore_document))
+    made = datastores.put(db, clock, stores, workspace, datastore_document, identity.user)
+    return datastore_to_json(made)
 
 
 @router.delete("/datastores/{name}")
 @needs(Permission.WRITE)
 def delete_datastore(
-    db: DatabaseOf, stores: DatastoresOf, workspace: str, name: str
+    db: DatabaseOf, stores: DatastoresOf, workspace: str, name: str, identity: Person
 ) -> dict[str, Any]:
-    datastores.drop(db, stores, workspace, name)
+    datastores.drop(db, stores, workspace, name, identity.user)
     return {}
 
 
@@ -126,10 +128,16 @@ def show(db: DatabaseOf, workspace: str, name: str, version: str) -> dict[str, A
 @router.patch("/data/{name}/versions/{version}")
 @needs(Permission.WRITE)
 def update(
-    db: DatabaseOf, workspace: str, name: str, version: str, changes: Annotated[Any, Body()]
+    db: DatabaseOf,
+    workspace: str,
+    name: str,
+    version: str,
+    identity: Person,
+    changes: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     mapping = fields.mapping(changes, "the document of changes")
-    return asset_to_json(assets.update(db, workspace, name, version, mapping))
+    changed = assets.update(db, workspace, name, version, mapping, user=identity.user)
+    return asset_to_json(changed)
 
 
 @router.get("/data/{name}/versions/{version}/files")
@@ -163,9 +171,9 @@ def get_file(
 
 
 def _archive(
-    db: Database, workspace: str, name: str, version: str, archived: bool
+    db: Database, workspace: str, name: str, version: str, archived: bool, user: str
 ) -> dict[str, Any]:
-    return asset_to_json(assets.archive(db, workspace, name, version, archived))
+    return asset_to_json(assets.archive(db, workspace, name, version, archived, user=user))
 
 
 add_archive_routes(router, "/data", _archive)

@@ -28,6 +28,7 @@ from torchyard.data import datastores, documents, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
+from torchyard.workspaces import ownership
 
 _CHANGES = ("description", "tags", "properties")
 _KEYS = (
@@ -37,7 +38,7 @@ _SNAPSHOT = "snapshot:"
 _TRIES = 3
 LATEST = versions.LATEST
 
-_assets = VersionedAssets("data", store.asset_versions)
+_assets = VersionedAssets("data", store.asset_versions, ownership.Assets())
 get = _assets.get
 list_in = _assets.list_in
 list_versions = _assets.list_versions
@@ -131,6 +132,7 @@ def register(
 
     Raises:
         Conflict: the version that it names exists.
+        Forbidden: the name is another's.
         NotFound: the files were deleted.
     """
     with db.write() as connection:
@@ -140,6 +142,7 @@ def register(
         for asset in existing:
             if request.job and asset.job == request.job and asset.uri == uri:
                 return asset
+        _assets.refuse_adding(connection, existing, owner)
         numbers = {asset.version for asset in existing}
         deleted = deleted_versions.of_name(connection, workspace, "data", request.name)
         version = request.version or versions.next_of(numbers | deleted)
@@ -172,11 +175,14 @@ def describe(
     description: str,
     tags: Mapping[str, str],
     properties: Mapping[str, str],
+    *,
+    user: str,
 ) -> DataAsset:
     """Replace a version's description, tags and properties.
 
     Raises:
         NotFound: the version does not exist.
+        Forbidden: it is another's.
     """
     asset = replace(
         get(db, workspace, name, version),
@@ -185,12 +191,13 @@ def describe(
         properties=dict(properties),
     )
     with db.write() as connection:
+        _assets.refuse_changing(connection, asset, user)
         store.asset_versions.describe(connection, asset)
     return asset
 
 
 def update(
-    db: Database, workspace: str, name: str, version: str, changes: Mapping[str, Any]
+    db: Database, workspace: str, name: str, version: str, changes: Mapping[str, Any], *, user: str
 ) -> DataAsset:
     """Change `description`, `tags` and `properties`: both are merged, and null removes one.
 
@@ -209,6 +216,7 @@ def update(
         changes.get("description", asset.description) or "",
         fields.merged(asset.tags, changes, "tags"),
         fields.merged(asset.properties, changes, "properties"),
+        user=user,
     )
 
 

@@ -16,6 +16,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
@@ -31,6 +33,7 @@ from torchyard.data import kinds, store, uris
 from torchyard.data.folders import FolderFiles
 from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import Datastore, Files
+from torchyard.workspaces import ownership
 
 ARTIFACT_STORE = "workspaceartifactstore"
 BLOB_STORE = "workspaceblobstore"
@@ -172,13 +175,19 @@ def refuse_deleted(stores: Datastores, workspace: str, path: str) -> None:
 
 
 def put(
-    db: Database, clock: Clock, stores: Datastores, workspace: str, document: Mapping[str, Any]
+    db: Database,
+    clock: Clock,
+    stores: Datastores,
+    workspace: str,
+    document: Mapping[str, Any],
+    user: str,
 ) -> Datastore:
-    """Create or replace a datastore.
+    """Create or replace a datastore; one that is replaced stays its owner's.
 
     Raises:
         InvalidSpec: the document is wrong.
         Conflict: it is built in.
+        Forbidden: it is another's.
         InvalidInput: the server lacks the package that its kind needs.
     """
     now = clock.now()
@@ -190,11 +199,39 @@ def put(
     for key in ("path", "private_key_file"):
         if datastore.kind in _WITH_PATHS.get(key, ()) and document.get(key):
             _refuse_private(stores, key, str(document[key]))
+    with db.read() as connection:
+        _owner_after(connection, datastore, user)
     if not kinds.is_kept_only(datastore):
         open_files(stores, datastore)
     with db.write() as connection:
+        datastore = replace(datastore, owner=_owner_after(connection, datastore, user))
         store.put_datastore(connection, datastore)
     return datastore
+
+
+def _owner_after(connection: Connection, datastore: Datastore, user: str) -> str:
+    """Whose a datastore is once it is written.
+
+    Raises:
+        Forbidden: there is one of its name that is another's.
+    """
+    there = store.list_datastores(connection, datastore.workspace)
+    before = next((each for each in there if each.name == datastore.name), None)
+    if before is None:
+        return user
+    _refuse_foreign(connection, before, user)
+    return before.owner or user
+
+
+def _refuse_foreign(connection: Connection, datastore: Datastore, user: str) -> None:
+    """
+    Raises:
+        Forbidden: it is another's.
+    """
+    subject = f"datastore `{datastore.name}`"
+    ownership.refuse(
+        connection, ownership.DATASTORE, datastore.workspace, user, datastore.owner, subject
+    )
 
 
 def _refuse_private(stores: Datastores, key: str, path: str) -> None:
@@ -214,11 +251,13 @@ def describe(
     name: str,
     description: str,
     tags: Mapping[str, str],
+    user: str,
 ) -> Datastore:
     """Replace the description and tags of a datastore.
 
     Raises:
         NotFound: the datastore does not exist.
+        Forbidden: it is another's.
         Conflict: it is built in.
     """
     datastore = get(db, stores, workspace, name)
@@ -226,20 +265,24 @@ def describe(
         raise Conflict(f"datastore `{name}` is built in and can't be changed", _CREATE_HINT)
     changed = replace(datastore, description=description, tags=dict(tags))
     with db.write() as connection:
+        _refuse_foreign(connection, datastore, user)
         store.put_datastore(connection, changed)
     return changed
 
 
-def drop(db: Database, stores: Datastores, workspace: str, name: str) -> None:
+def drop(db: Database, stores: Datastores, workspace: str, name: str, user: str) -> None:
     """Delete a datastore from the workspace; its files stay where they are.
 
     Raises:
         NotFound: the datastore does not exist.
         Conflict: it is built in.
+        Forbidden: it is another's.
     """
-    if get(db, stores, workspace, name).name in BUILT_IN:
+    datastore = get(db, stores, workspace, name)
+    if datastore.name in BUILT_IN:
         raise Conflict(f"datastore `{name}` is built in and can't be deleted", "leave it there")
     with db.write() as connection:
+        _refuse_foreign(connection, datastore, user)
         store.drop_datastore(connection, workspace, name)
 
 

@@ -22,7 +22,7 @@ from torchyard.workspaces.hooks import Hooks, HooksOf
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, Role
 
-Archive = Callable[[Database, str, str, str, bool], dict[str, Any]]
+Archive = Callable[[Database, str, str, str, bool, str], dict[str, Any]]
 
 
 def add_delete_routes(router: APIRouter, prefix: str, noun: str) -> None:
@@ -66,7 +66,7 @@ def add_archive_routes(router: APIRouter, prefix: str, archive: Archive) -> None
 
     Args:
         prefix: in front of the asset's name.
-        archive: (database, workspace, name, version or empty, whether to hide) to an answer.
+        archive: (database, workspace, name, version or empty, whether to hide, user) to an answer.
     """
     for verb, archived in (("archive", True), ("restore", False)):
         _add_archive_routes(router, prefix, archive, verb, archived)
@@ -77,15 +77,15 @@ def _add_archive_routes(
 ) -> None:
     @router.post(f"{prefix}/{{name}}/{verb}", name=verb)
     @needs(Permission.WRITE)
-    def hide_or_show(db: DatabaseOf, workspace: str, name: str) -> dict[str, Any]:
-        return archive(db, workspace, name, "", archived)
+    def hide_or_show(db: DatabaseOf, workspace: str, name: str, identity: Person) -> dict[str, Any]:
+        return archive(db, workspace, name, "", archived, identity.user)
 
     @router.post(f"{prefix}/{{name}}/versions/{{version}}/{verb}", name=f"{verb} version")
     @needs(Permission.WRITE)
     def hide_or_show_version(
-        db: DatabaseOf, workspace: str, name: str, version: str
+        db: DatabaseOf, workspace: str, name: str, version: str, identity: Person
     ) -> dict[str, Any]:
-        return archive(db, workspace, name, version, archived)
+        return archive(db, workspace, name, version, archived, identity.user)
 
 
 def _delete(hooks: Hooks, request: DeletionRequest, identity: Identity) -> dict[str, Any]:

@@ -50,6 +50,8 @@ datastores = Table(
     Column("document", JSON, nullable=False),
     Column("description", Text, nullable=False),
     Column("tags", JSON, nullable=False),
+    # Empty for those that were made before it was recorded.
+    Column("owner", String(128), nullable=False, server_default=""),
 )
 
 data_assets = Table(

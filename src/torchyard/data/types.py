@@ -23,7 +23,7 @@ class Datastore:
 
     `kind` is a key of `kinds.KINDS`; `url` ends without a slash; `options` go to fsspec as they
     are and may hold secrets: they never leave the server. `document` is the datastore's document
-    with its credentials masked.
+    with its credentials masked. `owner` is empty where nobody is known to have made it.
     """
 
     workspace: str
@@ -35,6 +35,7 @@ class Datastore:
     document: dict[str, Any] = field(default_factory=dict)
     description: str = ""
     tags: dict[str, str] = field(default_factory=dict)
+    owner: str = ""
 
 
 @dataclass(frozen=True)

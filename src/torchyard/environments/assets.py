@@ -23,6 +23,7 @@ from torchyard.data import documents
 from torchyard.environments import store
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.types import WHEELS, WHEELS_BYTES, EnvironmentAsset
+from torchyard.workspaces import ownership
 
 _RESERVED = ("azureml", "microsoft")
 _DESCRIPTIVE = ("description", "tags", "properties")
@@ -31,6 +32,7 @@ ANONYMOUS = store.ANONYMOUS
 _assets = VersionedAssets(
     "environment",
     store.asset_versions,
+    ownership.Assets(),
     lambda: [curated.name for curated in curated_environments.every()],
 )
 get = _assets.get
@@ -113,14 +115,13 @@ def register(
 
     Raises:
         Conflict: the version that it names exists with another content.
+        Forbidden: the name, or the version, is another's.
         InvalidSpec: the definition can't be honoured.
     """
     check(request.definition)
     with db.write() as connection:
-        existing = {
-            asset.version: asset
-            for asset in store.asset_versions.list_in(connection, workspace, request.name)
-        }
+        listed = store.asset_versions.list_in(connection, workspace, request.name)
+        existing = {asset.version: asset for asset in listed}
         old = existing.get(request.version)
         if old is not None and old.definition != request.definition:
             raise versions.other_content("environment", request.name, request.version)
@@ -141,10 +142,24 @@ def register(
             archived=old.archived if old else False,
         )
         if old is None:
+            if request.name != ANONYMOUS:
+                _assets.refuse_adding(connection, listed, owner)
             store.asset_versions.add(connection, asset)
-        else:
+        elif asset != old:
+            if request.name != ANONYMOUS:
+                _assets.refuse_changing(connection, old, owner)
             store.asset_versions.describe(connection, asset)
     return asset
+
+
+def refuse_adding(db: Database, workspace: str, name: str, user: str) -> None:
+    """
+    Raises:
+        Forbidden: the name is another's, and the person may add no version to it.
+    """
+    with db.read() as connection:
+        listed = store.asset_versions.list_in(connection, workspace, name)
+        _assets.refuse_adding(connection, listed, user)
 
 
 def owned(db: Database, workspace: str) -> catalogue.Owned:
@@ -158,32 +173,39 @@ def owned(db: Database, workspace: str) -> catalogue.Owned:
 
 
 def archive(
-    db: Database, workspace: str, name: str, version: str = "", archived: bool = True
+    db: Database,
+    workspace: str,
+    name: str,
+    version: str = "",
+    archived: bool = True,
+    *,
+    user: str,
 ) -> EnvironmentAsset:
     """Hide a version from lists, or all versions; `archived` False shows them again.
 
     Raises:
         NotFound: there is none.
+        Forbidden: one of them is another's.
     """
     refuse_curated(name, "archived", version)
-    return _assets.archive(db, workspace, name, version, archived)
+    return _assets.archive(db, workspace, name, version, archived, user=user)
 
 
-def forget_wheels(db: Database, workspace: str, name: str) -> list[EnvironmentAsset]:
+def forget_wheels(db: Database, workspace: str, name: str, user: str) -> list[EnvironmentAsset]:
     """Let `yard gc` remove the wheels that are kept for archived versions; those versions, as they
     were.
 
     Raises:
         NotFound: no environment of the workspace has the name.
+        Forbidden: one of them is another's.
     """
     get(db, workspace, name, versions.LATEST)
     with db.write() as connection:
-        archived = [
-            asset
-            for asset in store.asset_versions.list_in(connection, workspace, name)
-            if asset.archived and WHEELS in asset.properties
-        ]
+        listed = store.asset_versions.list_in(connection, workspace, name)
+        _assets.refuse_adding(connection, listed, user)
+        archived = [asset for asset in listed if asset.archived and WHEELS in asset.properties]
         for asset in archived:
+            _assets.refuse_changing(connection, asset, user)
             rest = {
                 key: value
                 for key, value in asset.properties.items()

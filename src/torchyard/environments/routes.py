@@ -172,9 +172,9 @@ def follow(builds: BuildsOf, workspace: str, hash: str, offset: int = 0) -> dict
 
 
 def _archive(
-    db: Database, workspace: str, name: str, version: str, archived: bool
+    db: Database, workspace: str, name: str, version: str, archived: bool, user: str
 ) -> dict[str, Any]:
-    return to_json.asset_to_json(assets.archive(db, workspace, name, version, archived))
+    return to_json.asset_to_json(assets.archive(db, workspace, name, version, archived, user=user))
 
 
 add_archive_routes(router, "", _archive)

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import Connection
+
 from torchyard.base.db import Database
 from torchyard.base.errors import (
     Conflict,
-    Forbidden,
     NotFound,
     TorchyardError,
     did_you_mean,
@@ -38,6 +39,7 @@ from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
+from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity, TokenKind
 
 RESTARTING = "it is being restarted"
@@ -95,6 +97,7 @@ def create(
         Conflict: a cluster has the name.
         Forbidden: it is somebody else's.
     """
+    document, takes_over = ownership.without_take_over(document)
     spec = documents.read(document)
     now = services.clock.now()
     if any(
@@ -107,8 +110,10 @@ def create(
         before = store.get(connection, workspace, spec.name)
         if before is not None:
             refuse_foreign(services.db, before, identity.user)
-            store.change(connection, before, document=dict(document))
-            return replace(before, document=dict(document))
+            owner = _owner_after(connection, before, spec, identity.user, takes_over)
+            values: dict[str, Any] = {"document": dict(document), "owner": owner}
+            store.change(connection, before, **values)
+            return replace(before, **values)
         instance = Instance(
             workspace, spec.name, identity.user, dict(document), STOPPED, "", "", 0, now, now, now
         )
@@ -235,11 +240,39 @@ def refuse_foreign(db: Database, instance: Instance, user: str) -> None:
     Raises:
         Forbidden: it is somebody else's, and the person does not own the workspace.
     """
-    if not may_enter(db, instance, user):
-        raise Forbidden(
-            f"compute instance `{instance.name}` belongs to `{instance.owner}`",
-            f"ask `{instance.owner}`, or create one of your own",
+    with db.read() as connection:
+        ownership.refuse(
+            connection,
+            ownership.INSTANCE,
+            instance.workspace,
+            user,
+            instance.owner,
+            _subject(instance),
         )
+
+
+def _subject(instance: Instance) -> str:
+    return f"compute instance `{instance.name}`"
+
+
+def _owner_after(
+    connection: Connection, before: Instance, spec: InstanceSpec, user: str, takes_over: bool
+) -> str:
+    """
+    Raises:
+        Forbidden: it is another's, what it runs changes, and nobody said `take_over`.
+    """
+    old = documents.read(before.document)
+    return ownership.owner_after(
+        connection,
+        ownership.INSTANCE_CODE,
+        before.workspace,
+        user,
+        before.owner,
+        _subject(before),
+        is_asked=takes_over,
+        is_needed=(old.environment, old.cluster) != (spec.environment, spec.cluster),
+    )
 
 
 def to_json(db: Database, instance: Instance) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from torchyard.jobs.attempts import running
 from torchyard.jobs.services import Services
 from torchyard.shared import locks
 from torchyard.tunnels.tunnel import ChannelClosed
+from torchyard.workspaces import rights
 
 _EVERY_S = 5.0
 _ANSWER_LIMIT_S = 20.0
@@ -87,6 +88,9 @@ class Keeper:
 
     async def _look(self, instance: Instance) -> None:
         services, now = self._services, self._services.clock.now()
+        if not await run_in_threadpool(self._may_run, instance):
+            await run_in_threadpool(self._stop_unable, instance)
+            return
         spec = documents.read(instance.document)
         action = schedules.due(spec.schedules, instance.scheduled_at, now)
         if spec.schedules:
@@ -150,6 +154,16 @@ class Keeper:
             return None
         finally:
             channel.close()
+
+    def _may_run(self, instance: Instance) -> bool:
+        with self._services.db.read() as connection:
+            return rights.may_run(connection, instance.owner, instance.workspace)
+
+    def _stop_unable(self, instance: Instance) -> None:
+        """Its job was stopped; here it is noted, and what waits for a restart waits no more."""
+        message = rights.refusal(instance.owner, instance.workspace).message
+        if (instance.state, instance.message) != (STOPPED, message):
+            self._change(instance, state=STOPPED, message=message)
 
     def _change(self, instance: Instance, **values: Any) -> None:
         with self._services.db.write() as connection:

@@ -1,7 +1,8 @@
 """Whose a job or a run is, and whom it refuses.
 
-Owns: the owner for questions of rights, canceling everything of one person.
-Leaves: who may change only their own to workspaces/permissions.py.
+Owns: the owner for questions of rights, stopping what runs for people who may run nothing any more.
+Leaves: who may change only their own to workspaces/permissions.py, who may run something to
+workspaces/rights.py.
 Always: a tracking client may call a run's user what it likes; the run is whose token made it.
 """
 
@@ -14,9 +15,9 @@ from fastapi import Depends
 from torchyard.base.db import Database
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
-from torchyard.jobs.records.types import ENDED, Job, Status
+from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.services import RecordServices, Services, ServicesOf
-from torchyard.workspaces import access
+from torchyard.workspaces import access, rights
 from torchyard.workspaces.guarded_routes import Person
 from torchyard.workspaces.types import Identity
 
@@ -71,16 +72,31 @@ OwnJob = Annotated[Job, Depends(_own_job)]
 """The job that a route's path names, which the caller may change."""
 
 
-def cancel_all(services: Services, user: str) -> list[str]:
-    """Cancel every job of a person that has not ended; as `workspace/job`."""
+def stop_unable(services: Services, user: str = "") -> list[str]:
+    """Stop every job whose owner may run nothing in its workspace any more; as `workspace/job`.
+
+    Their ranks get no grace period.
+
+    Args:
+        user: only this person's; everybody's when empty.
+    """
     with services.db.read() as connection:
+        pairs = store.owners_of_live(connection)
+        unable = set(pairs) - rights.able(connection, pairs)
+        unable = {pair for pair in unable if user in ("", pair[1])}
+        if not unable:
+            return []
         # A sweep first: it would start other trials for those that end.
         live = [
             job
             for type in (*services.job_types, "command")
             for job in store.jobs_in(connection, _LIVE, type)
         ]
-    user_jobs = [job for job in live if of(job) == user]
-    for job in user_jobs:
-        actions.cancel(services, job.workspace, job.name)
-    return [f"{job.workspace}/{job.name}" for job in user_jobs]
+    stopped = [job for job in live if (job.workspace, job.owner) in unable]
+    for job in stopped:
+        # Canceling again wakes the scheduler, which asks again.
+        if user or job.status is not Status.CANCEL_REQUESTED:
+            refusal = rights.refusal(job.owner, job.workspace)
+            why = JobError(refusal.code, refusal.message, refusal.hint)
+            actions.cancel(services, job.workspace, job.name, why, kill=True)
+    return [f"{job.workspace}/{job.name}" for job in stopped]

@@ -76,7 +76,9 @@ def rename(call: CallOf, services: ServicesOf) -> JSONResponse:
     if not new_name.strip():
         raise InvalidInput("Missing value for required parameter 'new_name'.")
     try:
-        registry.rename(services.db, services.clock, call.workspace, name, new_name)
+        registry.rename(
+            services.db, services.clock, call.workspace, name, new_name, user=call.identity.user
+        )
     except NotFound as error:
         raise model_not_found(name) from error
     except Conflict as error:
@@ -90,7 +92,9 @@ def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
     name = _name(call)
     try:
         model_uses.refuse_deployed(services.db, call.workspace, name)
-        actions.delete_all(services.db, services.datastores, call.workspace, name)
+        actions.delete_all(
+            services.db, services.datastores, call.workspace, name, user=call.identity.user
+        )
     except NotFound as error:
         raise model_not_found(name) from error
     return JSONResponse({})
@@ -151,7 +155,7 @@ def set_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
         raise InvalidInput(f"'{alias}' alias name (case insensitive) is reserved.")
     name, version = _name(call), parse_version(call.text("version"))
     get_version(services.db, call.workspace, name, str(version))
-    registry.set_alias(services.db, services.clock, call.workspace, name, alias, version)
+    _set_alias(call, services, name, alias, version)
     return JSONResponse({})
 
 
@@ -160,7 +164,7 @@ def set_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
 def delete_alias(call: CallOf, services: ServicesOf) -> JSONResponse:
     name, alias = _name(call), _alias(call)
     try:
-        registry.set_alias(services.db, services.clock, call.workspace, name, alias, None)
+        _set_alias(call, services, name, alias, None)
     except NotFound as error:
         raise model_not_found(name) from error
     return JSONResponse({})
@@ -231,9 +235,30 @@ def _alias(call: Call) -> str:
 def _change(call: Call, services: RecordServices, **changes: Any) -> None:
     name = _name(call)
     try:
-        registry.change(services.db, services.clock, call.workspace, name, **changes)
+        registry.change(
+            services.db,
+            services.clock,
+            call.workspace,
+            name,
+            user=call.identity.user,
+            **changes,
+        )
     except NotFound as error:
         raise model_not_found(name) from error
+
+
+def _set_alias(
+    call: Call, services: RecordServices, name: str, alias: str, version: int | None
+) -> None:
+    registry.set_alias(
+        services.db,
+        services.clock,
+        call.workspace,
+        name,
+        alias,
+        version,
+        user=call.identity.user,
+    )
 
 
 def _model_response(call: Call, db: Database, name: str) -> JSONResponse:

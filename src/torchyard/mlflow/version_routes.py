@@ -106,6 +106,7 @@ def delete(call: CallOf, services: ServicesOf) -> JSONResponse:
         call.workspace,
         model.name,
         model.version,
+        user=call.identity.user,
     )
     return JSONResponse({})
 
@@ -121,7 +122,14 @@ def transition_stage(call: CallOf, services: ServicesOf) -> JSONResponse:
             f"'{stage}' is not an Active stage. Valid stages are {list(_ACTIVE_STAGES)}"
         )
     moved_model = registry.move(
-        services.db, services.clock, call.workspace, model.name, model.version, stage, archive
+        services.db,
+        services.clock,
+        call.workspace,
+        model.name,
+        model.version,
+        stage,
+        archive,
+        user=call.identity.user,
     )
     return _version_response(services.db, moved_model)
 
@@ -179,7 +187,13 @@ def _version(call: Call, db: Database) -> Model:
 def _change(call: Call, services: RecordServices, **changes: Any) -> Model:
     model = _version(call, services.db)
     return actions.update(
-        services.db, services.clock, call.workspace, model.name, str(model.version), changes
+        services.db,
+        services.clock,
+        call.workspace,
+        model.name,
+        str(model.version),
+        changes,
+        user=call.identity.user,
     )
 
 

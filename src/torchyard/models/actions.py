@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from torchyard.assets import versions
 from torchyard.assets.sources import FindSource, Source
 from torchyard.assets.versioned_assets import VersionedAssets
@@ -26,6 +28,7 @@ from torchyard.data.datastores import BLOB_STORE, Datastores, model_folder
 from torchyard.models import documents, onnx_files, registry, signatures, store
 from torchyard.models.documents import ModelRequest
 from torchyard.models.types import Model, ModelFile
+from torchyard.workspaces import ownership
 
 _CHANGES = ("description", "tags", "properties", "stage")
 LATEST = versions.LATEST
@@ -56,7 +59,7 @@ class _Models(VersionedAssets[Model]):
         return versions.pick("model", name, version, models)
 
 
-_models = _Models("model", store.versions)
+_models = _Models("model", store.versions, ownership.Assets())
 get = _models.get
 list_in = _models.list_in
 list_versions = _models.list_versions
@@ -98,8 +101,9 @@ def keep(
 
     Raises:
         Conflict: the version that it names exists.
+        Forbidden: the name is another's.
     """
-    _check_version_is_free(db, workspace, request)
+    _check_version_is_free(db, workspace, request, owner)
     # Each registration copies into its own folder, so that two at once share no file.
     top = model_folder(_as_folder(request.name), uuid.uuid4().hex[:12]) if source.files else ""
     if request.folder:
@@ -133,6 +137,8 @@ def _add_version(
     signature, properties = signatures.read(source)
     with db.write() as connection:
         name = registry.ensure(connection, workspace, request.name, now)
+        existing = store.versions.list_in(connection, workspace, request.name)
+        _models.refuse_adding(connection, existing, owner)
         version = request.version or name.last_version + 1
         if store.versions.get(connection, workspace, request.name, version) is not None:
             raise versions.taken("model", request.name, version)
@@ -175,12 +181,15 @@ def update(
     name: str,
     version: str,
     changes: Mapping[str, Any],
+    *,
+    user: str,
 ) -> Model:
     """Change `description`, `tags`, `properties` (both merged, null removes one) or `stage`.
 
     Raises:
         InvalidSpec: another key, or a value of the wrong kind.
         NotFound: the version does not exist.
+        Forbidden: it is another's.
     """
     fields.refuse_unchangeable(changes, _CHANGES, "a model", "register another version")
     fields.text(changes, "description")
@@ -188,6 +197,7 @@ def update(
     with db.write() as connection:
         model = store.versions.get(connection, workspace, name, number)
         assert model is not None
+        _models.refuse_changing(connection, model, user)
         values: dict[str, Any] = {}
         if "description" in changes:
             values["description"] = changes["description"] or ""
@@ -204,14 +214,24 @@ def update(
 
 
 def delete(
-    db: Database, clock: Clock, datastores: Datastores, workspace: str, name: str, version: int
+    db: Database,
+    clock: Clock,
+    datastores: Datastores,
+    workspace: str,
+    name: str,
+    version: int,
+    *,
+    user: str,
 ) -> None:
     """Delete a version and its files; its number is not used again.
 
     Raises:
         NotFound: the version does not exist.
+        Forbidden: it is another's.
     """
     model = get(db, workspace, name, str(version))
+    with db.read() as connection:
+        _refuse_deleting(connection, model, user)
     delete_rows(db, clock, model)
     _delete_files(datastores, model)
 
@@ -224,15 +244,31 @@ def delete_rows(db: Database, clock: Clock, model: Model) -> None:
         registry.remove_aliases_of(connection, workspace, name, model.version, clock.now())
 
 
-def delete_all(db: Database, datastores: Datastores, workspace: str, name: str) -> None:
+def _refuse_deleting(connection: Connection, model: Model, user: str) -> None:
+    """
+    Raises:
+        Forbidden: it is another's.
+    """
+    subject = f"model `{model.name}:{model.version}`"
+    ownership.refuse(
+        connection, ownership.ASSET_DELETE, model.workspace, user, model.owner, subject
+    )
+
+
+def delete_all(
+    db: Database, datastores: Datastores, workspace: str, name: str, *, user: str
+) -> None:
     """Delete a name with all its versions and their files.
 
     Raises:
         NotFound: the name does not exist.
+        Forbidden: one of them is another's.
     """
     registry.get(db, workspace, name)
     with db.write() as connection:
         models = store.versions.list_in(connection, workspace, name)
+        for model in models:
+            _refuse_deleting(connection, model, user)
         store.versions.delete(connection, workspace, name, None)
         store.drop_name(connection, workspace, name)
     for model in models:
@@ -290,11 +326,13 @@ def _check_onnx(request: ModelRequest, source: Source) -> None:
         ) from error
 
 
-def _check_version_is_free(db: Database, workspace: str, request: ModelRequest) -> None:
+def _check_version_is_free(db: Database, workspace: str, request: ModelRequest, user: str) -> None:
     """Fail before anything is copied; the write checks again."""
-    if request.version is None:
-        return
     with db.read() as connection:
+        existing = store.versions.list_in(connection, workspace, request.name)
+        _models.refuse_adding(connection, existing, user)
+        if request.version is None:
+            return
         if store.versions.get(connection, workspace, request.name, request.version) is not None:
             raise versions.taken("model", request.name, request.version)
 

@@ -19,6 +19,7 @@ from torchyard.base.errors import Conflict, NotFound
 from torchyard.models import store
 from torchyard.models.documents import check_name
 from torchyard.models.types import Model, Registered
+from torchyard.workspaces import ownership
 
 NO_STAGE = "None"
 ARCHIVED = "Archived"
@@ -112,6 +113,7 @@ def change(
     workspace: str,
     name: str,
     *,
+    user: str,
     description: str | None = None,
     tags: Mapping[str, str | None] | None = None,
 ) -> Registered:
@@ -119,9 +121,11 @@ def change(
 
     Raises:
         NotFound: the name does not exist.
+        Forbidden: it is another's.
     """
     with db.write() as connection:
         registered = _existing(connection, workspace, name)
+        _refuse_foreign(connection, workspace, name, user)
         changed = replace(registered, updated_at=clock.now())
         if description is not None:
             changed = replace(changed, description=description)
@@ -133,16 +137,20 @@ def change(
     return changed
 
 
-def rename(db: Database, clock: Clock, workspace: str, name: str, new: str) -> Registered:
+def rename(
+    db: Database, clock: Clock, workspace: str, name: str, new: str, *, user: str
+) -> Registered:
     """
     Raises:
         InvalidInput: `new` is not valid.
         NotFound: the name does not exist.
+        Forbidden: it is another's.
         Conflict: the new name is taken.
     """
     check_name(new)
     with db.write() as connection:
         _existing(connection, workspace, name)
+        _refuse_foreign(connection, workspace, name, user)
         if new != name and store.name_row(connection, workspace, new) is not None:
             raise Conflict(f"model `{new}` already exists")
         store.rename(connection, workspace, name, new, clock.now())
@@ -150,15 +158,24 @@ def rename(db: Database, clock: Clock, workspace: str, name: str, new: str) -> R
 
 
 def set_alias(
-    db: Database, clock: Clock, workspace: str, name: str, alias: str, version: int | None
+    db: Database,
+    clock: Clock,
+    workspace: str,
+    name: str,
+    alias: str,
+    version: int | None,
+    *,
+    user: str,
 ) -> None:
     """Point the alias to an existing version; None removes the alias.
 
     Raises:
         NotFound: the name or version does not exist.
+        Forbidden: it is another's.
     """
     with db.write() as connection:
         registered = _existing(connection, workspace, name)
+        _refuse_foreign(connection, workspace, name, user)
         aliases = {key: number for key, number in registered.aliases.items() if key != alias}
         if version is not None:
             if store.versions.get(connection, workspace, name, version) is None:
@@ -184,6 +201,8 @@ def move(
     version: int,
     stage: str,
     archive_others: bool = False,
+    *,
+    user: str,
 ) -> Model:
     """Put a version into one of `STAGES`.
 
@@ -192,12 +211,14 @@ def move(
 
     Raises:
         NotFound: the version does not exist.
+        Forbidden: it is another's.
     """
     now = clock.now()
     with db.write() as connection:
         model = store.versions.get(connection, workspace, name, version)
         if model is None:
             raise NotFound(f"model `{name}` has no version `{version}`")
+        _refuse_foreign(connection, workspace, name, user)
         moved = {version: stage}
         if archive_others:
             for other in store.versions.list_in(connection, workspace, name):
@@ -234,6 +255,19 @@ def _existing(connection: Connection, workspace: str, name: str) -> Registered:
     if registered is None:
         raise NotFound(f"model `{name}` does not exist in workspace `{workspace}`")
     return registered
+
+
+def _refuse_foreign(connection: Connection, workspace: str, name: str, user: str) -> None:
+    """
+    Raises:
+        Forbidden: the name has versions, and the first is another's.
+    """
+    models = store.versions.list_in(connection, workspace, name)
+    if models:
+        subject = f"model `{name}`"
+        ownership.refuse(
+            connection, ownership.MODEL_NAME, workspace, user, models[-1].owner, subject
+        )
 
 
 def _write(connection: Connection, changed: Registered) -> None:

@@ -67,16 +67,18 @@ def update(
     workspace: str,
     name: str,
     version: str,
+    identity: Person,
     changes: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     mapping = fields.mapping(changes, "the document of changes")
-    return to_json(actions.update(db, clock, workspace, name, version, mapping))
+    changed = actions.update(db, clock, workspace, name, version, mapping, user=identity.user)
+    return to_json(changed)
 
 
 def _archive(
-    db: Database, workspace: str, name: str, version: str, archived: bool
+    db: Database, workspace: str, name: str, version: str, archived: bool, user: str
 ) -> dict[str, Any]:
-    return to_json(actions.archive(db, workspace, name, version, archived))
+    return to_json(actions.archive(db, workspace, name, version, archived, user=user))
 
 
 add_archive_routes(router, "", _archive)

@@ -29,6 +29,7 @@ from torchyard.releases.records import store
 from torchyard.releases.records.types import RELEASE, Record, Schedule
 from torchyard.releases.running import candidates, creation, stages
 from torchyard.releases.vulnerabilities import advisories, locked
+from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity
 
 _LEAST_S, _MOST_S = 3600, 366 * 86400
@@ -187,13 +188,13 @@ def _lock_of(
     return spec.ref, last.lock, spec.layers, spec.platform
 
 
-def forget_wheels(db: Database, workspace: str, environment: str) -> dict[str, Any]:
+def forget_wheels(db: Database, workspace: str, environment: str, user: str) -> dict[str, Any]:
     """Let `yard gc` remove what is kept for archived versions; `versions`, `size_bytes`.
 
     Raises:
         NotFound: the workspace has no such environment.
     """
-    archived = assets.forget_wheels(db, workspace, environment)
+    archived = assets.forget_wheels(db, workspace, environment, user)
     return {
         "versions": [asset.version for asset in archived],
         "size_bytes": sum(int(asset.properties.get(WHEELS_BYTES) or 0) for asset in archived),
@@ -219,7 +220,9 @@ def schedule(
     Raises:
         InvalidSpec: what is wrong, and where.
         NotFound: there is no such environment.
+        Forbidden: the environment has a schedule of another's, and nobody said `take_over`.
     """
+    document, takes_over = ownership.without_take_over(document)
     every_s = document.get("every_s")
     if not isinstance(every_s, int) or isinstance(every_s, bool):
         every_s = 0
@@ -240,22 +243,49 @@ def schedule(
         now + timedelta(seconds=every_s), now,
     )  # fmt: skip
     with services.db.write() as connection:
+        old = store.schedule_of(connection, workspace, base.name)
+        if old is not None:
+            ownership.owner_after(
+                connection,
+                ownership.RELEASE_SCHEDULE_CODE,
+                workspace,
+                identity.user,
+                old.owner,
+                _subject(old),
+                is_asked=takes_over,
+                is_needed=True,
+            )
         store.put_schedule(connection, new)
     return schedule_json(new)
 
 
-def unschedule(db: Database, workspace: str, environment: str) -> None:
+def unschedule(db: Database, workspace: str, environment: str, user: str) -> None:
     """
     Raises:
         NotFound: it has no schedule.
+        Forbidden: it is another's.
     """
     with db.write() as connection:
-        there = store.drop_schedule(connection, workspace, environment)
-    if not there:
+        old = store.schedule_of(connection, workspace, environment)
+        if old is not None:
+            ownership.refuse(
+                connection,
+                ownership.RELEASE_SCHEDULE,
+                workspace,
+                user,
+                old.owner,
+                _subject(old),
+            )
+        store.drop_schedule(connection, workspace, environment)
+    if old is None:
         raise NotFound(
             f"environment `{environment}` has no schedule of releases",
             f"make one: `yard environment release {environment} --every 14d`",
         )
+
+
+def _subject(schedule: Schedule) -> str:
+    return f"the schedule of releases of `{schedule.environment}`"
 
 
 def schedules(db: Database, workspace: str) -> list[dict[str, Any]]:

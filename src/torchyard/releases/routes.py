@@ -91,9 +91,11 @@ def bill_of_materials(
 
 @router.delete("/environment-releases/{environment}/wheels")
 @needs(Permission.WRITE)
-def forget_wheels(services: ServicesOf, workspace: str, environment: str) -> dict[str, Any]:
+def forget_wheels(
+    services: ServicesOf, workspace: str, environment: str, identity: Person
+) -> dict[str, Any]:
     """Let `yard gc` remove the wheels that are kept for archived versions."""
-    return actions.forget_wheels(services.db, workspace, environment)
+    return actions.forget_wheels(services.db, workspace, environment, identity.user)
 
 
 @router.put("/advisories")
@@ -128,6 +130,8 @@ def schedule(
 
 @router.delete("/release-schedules/{environment}")
 @needs(Permission.WRITE)
-def unschedule(services: ServicesOf, workspace: str, environment: str) -> dict[str, Any]:
-    actions.unschedule(services.db, workspace, environment)
+def unschedule(
+    services: ServicesOf, workspace: str, environment: str, identity: Person
+) -> dict[str, Any]:
+    actions.unschedule(services.db, workspace, environment, identity.user)
     return {"deleted": True}

@@ -24,7 +24,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Forbidden, NotAuthenticated, TooManyRequests
 from torchyard.base.home import hold
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import actions, audit, people, permissions, session_cookies
+from torchyard.workspaces import actions, audit, ownership, people, permissions, session_cookies
 from torchyard.workspaces.failures import Failures
 from torchyard.workspaces.jwts import Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
@@ -217,7 +217,7 @@ class Access:
         except TooManyRequests:
             self._failures.keep_wrong(token)
             raise
-        except NotAuthenticated:
+        except (NotAuthenticated, Forbidden):
             return  # The minute is over, and the route says what is wrong.
 
     def _with_role(self, identity: Identity, permission: Permission, role_scope: str) -> Identity:
@@ -237,23 +237,22 @@ class Access:
         return replace(identity, own_only=True) if own_only else identity
 
     def _as_job(self, identity: Identity, permission: Permission) -> Identity:
-        """A job has its owner's permissions, except over people, quotas and the server. It keeps
-        access to its own runs until it ends, even if its owner loses the role.
-        """
+        """A job has its owner's permissions, except over people, quotas and the server."""
         if permission in permissions.DENIED_TO_JOBS:
             raise Forbidden(f"a job's token may not {permission.value}", "use a personal token")
         role = identity.role
         if role is Role.OWNER:
             return replace(identity, role=Role.CONTRIBUTOR)
-        is_below = role is None or role is Role.READER
-        if is_below and permission in permissions.ALWAYS_ALLOWED_TO_JOBS:
-            return replace(identity, role=Role.DATA_SCIENTIST)
         return identity
 
     def _refusal(self, identity: Identity, permission: Permission, role_scope: str) -> Forbidden:
         least = permissions.MINIMUM_ROLE[permission]
         there = f"workspace `{role_scope}`" if role_scope else "this server"
-        has = "has no role in" if identity.role is None else f"is {_with_article(identity.role)} in"
+        has = (
+            "has no role in"
+            if identity.role is None
+            else f"is {ownership.with_article(identity.role)} in"
+        )
         whom = self._whom_to_ask(role_scope)
         grant = f"yard user role {identity.user} '{least.value}'"
         grant += f" -w {role_scope}" if role_scope else " --all-workspaces"
@@ -319,13 +318,5 @@ def refuse_foreign(identity: Identity, owner: str, subject: str) -> None:
     """
     if not identity.own_only or not owner or owner == identity.user:
         return
-    assert identity.role is not None
-    raise Forbidden(
-        f"{subject} belongs to `{owner}`; `{identity.user}` is {_with_article(identity.role)}, and "
-        "the role `contributor` is required to change what belongs to others",
-        f"ask `{owner}`, or a contributor or owner of the workspace",
-    )
-
-
-def _with_article(role: Role) -> str:
-    return f"an {role.value}" if role is Role.OWNER else f"a {role.value}"
+    rule = ownership.JOB if identity.role is Role.DATA_SCIENTIST else ownership.JOB_ENTER
+    raise ownership.refusal(rule, identity.user, identity.role, owner, subject)

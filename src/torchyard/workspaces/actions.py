@@ -25,13 +25,14 @@ from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import (
     Conflict,
     DatabaseUnreachable,
+    Forbidden,
     InvalidSpec,
     NotAuthenticated,
     NotFound,
     did_you_mean,
 )
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import azure_keys, notifications, quotas, store
+from torchyard.workspaces import azure_keys, notifications, quotas, rights, store
 from torchyard.workspaces.jwts import GET_ANOTHER, Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
 from torchyard.workspaces.types import NETWORKS, Identity, TokenKind, Workspace
@@ -318,7 +319,7 @@ def is_known(db: Database, clock: Clock, token: str) -> bool:
     """Whether the token is still valid."""
     try:
         authenticate(db, clock, token)
-    except NotAuthenticated:
+    except (NotAuthenticated, Forbidden):
         return False
     return True
 
@@ -340,6 +341,7 @@ def authenticate(
 
     Raises:
         NotAuthenticated: the token is unknown or expired.
+        Forbidden: it is a job's, and the job's owner may run nothing any more.
     """
     if signer is None or not is_jwt(token):
         return holder(db, clock, hash_of(token), workspace, lookups)
@@ -369,6 +371,8 @@ def holder(
     identity = stored.identity
     if identity.expires_at is not None and identity.expires_at <= now:
         raise _expired(identity)
+    if identity.kind is TokenKind.RUN and not rights.suffices(identity.role):
+        raise rights.refusal(identity.user, identity.workspace)
     return identity
 
 
@@ -378,8 +382,10 @@ def known_holder(clock: Clock, token: str, workspace: str, lookups: Lookups) -> 
     now = clock.now()
     if stored is None or _is_use_due(stored, now):
         return None
-    expires_at = stored.identity.expires_at
-    return stored.identity if expires_at is None or expires_at > now else None
+    identity = stored.identity
+    if identity.kind is TokenKind.RUN and not rights.suffices(identity.role):
+        return None
+    return identity if identity.expires_at is None or identity.expires_at > now else None
 
 
 def _read_token(

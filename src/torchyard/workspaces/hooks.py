@@ -26,8 +26,8 @@ class Hooks:
     a new workspace what every workspace has from the start; `delete_workspace` refuses one that is
     not empty, and lists what is in it. `check_notifications` refuses recipients of messages that
     are not valid, and returns notices about those that are. `quota_use` returns what a person uses
-    now, everyone for an empty name. `cancel_jobs_of` cancels every job of a person, and returns
-    which.
+    now, everyone for an empty name. `stop_unable` stops what runs for a person who may run nothing
+    in its workspace any more, and returns which jobs.
     """
 
     find_model: FindSource
@@ -37,7 +37,7 @@ class Hooks:
     delete_workspace: Callable[[str], None]
     check_notifications: Callable[[Mapping[str, Any]], list[str]]
     quota_use: Callable[[str, str], dict[str, int]]
-    cancel_jobs_of: Callable[[str], list[str]]
+    stop_unable: Callable[[str], list[str]]
 
 
 HooksOf = Annotated[Hooks, Depends(from_state("hooks"))]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound, did_you_mean
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, did_you_mean
 from torchyard.workspaces import actions
 from torchyard.workspaces import people_store as store
 from torchyard.workspaces.types import Identity, KeptToken, Person, Role, TokenKind, Workspace
@@ -124,11 +124,8 @@ def set_role(
         return _existing(connection, name)
 
 
-def remove(db: Database, clock: Clock, name: str, with_jobs: bool = False) -> Person:
-    """Take every role and token away; what the person made stays under the name.
-
-    Args:
-        with_jobs: the tokens of their jobs end, too, before the jobs themselves have.
+def remove(db: Database, clock: Clock, name: str) -> Person:
+    """Take every role and token away, their jobs' too; what they made stays under the name.
 
     Raises:
         NotFound: no such person.
@@ -139,7 +136,7 @@ def remove(db: Database, clock: Clock, name: str, with_jobs: bool = False) -> Pe
         _keep_an_owner(connection, person)
         store.drop_roles(connection, name)
         store.drop_subjects(connection, name)
-        store.drop_all_tokens(connection, name, with_jobs)
+        store.drop_all_tokens(connection, name)
         store.change(connection, name, removed_at=clock.now())
     return person
 
@@ -257,24 +254,6 @@ def roles_of(db: Database, name: str) -> dict[str, Role]:
     """By workspace; the key "" is every workspace."""
     with db.read() as connection:
         return store.roles_of(connection, name)
-
-
-def refuse_foreign(
-    db: Database, workspace: str, owner: str, identity: Identity, subject: str
-) -> None:
-    """
-    Raises:
-        Forbidden: it is somebody else's, and the person does not contribute to the workspace.
-    """
-    roles = roles_of(db, identity.user)
-    granted = [roles[scope] for scope in ("", workspace) if scope in roles]
-    rank = max((role.rank for role in granted), default=-1)
-    least = Role.DATA_SCIENTIST if identity.user == owner else Role.CONTRIBUTOR
-    if rank < least.rank:
-        raise Forbidden(
-            f"{subject} belongs to `{owner}`",
-            f"ask `{owner}`, or a contributor of workspace `{workspace}`",
-        )
 
 
 def administers(db: Database, identity: Identity) -> bool:

@@ -100,10 +100,10 @@ def remove(
     hooks: HooksOf,
     name: str,
     request: Request,
-    cancel: bool = False,
 ) -> dict[str, Any]:
-    people.remove(db, clock, name, with_jobs=cancel)
-    canceled = hooks.cancel_jobs_of(name) if cancel else []
+    """Remove a person; what runs for them stops."""
+    people.remove(db, clock, name)
+    canceled = hooks.stop_unable(name)
     audit.note_about(request.scope, person=name, canceled=len(canceled))
     return {"name": name, "canceled": canceled}
 
@@ -113,6 +113,7 @@ def remove(
 def set_server_role(
     db: DatabaseOf,
     clock: ClockOf,
+    hooks: HooksOf,
     name: str,
     request: Request,
     identity: Person,
@@ -120,7 +121,9 @@ def set_server_role(
 ) -> dict[str, Any]:
     role = _role_in(document)
     audit.note_about(request.scope, person=name, role=role)
-    return _person(people.set_role(db, clock, name, "", role, identity.user))
+    person = people.set_role(db, clock, name, "", role, identity.user)
+    hooks.stop_unable(name)
+    return _person(person)
 
 
 @router.put("/workspaces/{workspace}/people/{name}")
@@ -128,6 +131,7 @@ def set_server_role(
 def set_role(
     db: DatabaseOf,
     clock: ClockOf,
+    hooks: HooksOf,
     workspace: str,
     name: str,
     request: Request,
@@ -136,7 +140,9 @@ def set_role(
 ) -> dict[str, Any]:
     role = _role_in(document)
     audit.note_about(request.scope, person=name, role=role)
-    return _person(people.set_role(db, clock, name, workspace, role, identity.user))
+    person = people.set_role(db, clock, name, workspace, role, identity.user)
+    hooks.stop_unable(name)
+    return _person(person)
 
 
 @router.get("/users/{name}/tokens")

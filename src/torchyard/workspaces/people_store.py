@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import (
@@ -76,6 +76,17 @@ def roles_of(connection: Connection, name: str) -> dict[str, Role]:
     return {row.workspace: Role(row.role) for row in rows}
 
 
+def roles_of_present(connection: Connection, names: Collection[str]) -> dict[tuple[str, str], Role]:
+    """By person and workspace, the roles of those who were not removed."""
+    query = select(roles.c.user, roles.c.workspace, roles.c.role).join(
+        people, people.c.name == roles.c.user
+    )
+    rows = connection.execute(
+        query.where(roles.c.user.in_(list(names)), people.c.removed_at.is_(None))
+    )
+    return {(row.user, row.workspace): Role(row.role) for row in rows}
+
+
 def put_role(
     connection: Connection, name: str, workspace: str, role: Role, by: str, now: datetime
 ) -> None:
@@ -132,16 +143,14 @@ def drop_token(connection: Connection, name: str, token: str) -> None:
     connection.execute(delete(tokens).where(tokens.c.source.in_(hashes)))
 
 
-def drop_all_tokens(connection: Connection, name: str, with_jobs: bool) -> None:
-    """Drop a person's tokens, and those of the machines that they joined.
+def drop_all_tokens(connection: Connection, name: str) -> None:
+    """Drop a person's tokens, those of the machines that they joined and of their jobs' scripts.
 
-    Args:
-        with_jobs: those of their running jobs' scripts, too; workers keep theirs to report the end.
+    Workers keep theirs, to report the end.
     """
     changed(connection)
-    kinds = [TokenKind.PERSON.value, TokenKind.MACHINE.value]
-    kinds += [TokenKind.RUN.value] if with_jobs else []
-    connection.execute(delete(tokens).where(tokens.c.kind.in_(kinds), tokens.c.user == name))
+    is_dropped = tokens.c.kind != TokenKind.ATTEMPT.value
+    connection.execute(delete(tokens).where(is_dropped, tokens.c.user == name))
 
 
 def user_of_subject(connection: Connection, issuer: str, subject: str) -> str | None:

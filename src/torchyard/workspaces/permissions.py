@@ -59,8 +59,6 @@ CHANGES = frozenset(
         *(Permission.COMPUTE, Permission.JOIN, Permission.SETTINGS),
     }
 )
-# What a running job may always do, even if its owner has lost the role.
-ALWAYS_ALLOWED_TO_JOBS = frozenset({Permission.READ, Permission.LOG, Permission.JOB})
 DENIED_TO_JOBS = frozenset(
     {Permission.PEOPLE, Permission.SERVER, Permission.METRICS, Permission.ENTER}
 )

@@ -66,7 +66,8 @@ tokens = Table(
     Column("subject", String(256), nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant),
-    # Of a person's token: its name, and about when it was used last.
+    # Of a person's token: its name, and about when it was used last; of a machine's, what it may
+    # take.
     Column("name", String(64), nullable=False, server_default=""),
     Column("last_used_at", Instant),
     # Of a session of the web page: the hash of the token that it was begun with, and ends with.
@@ -180,7 +181,12 @@ _BY_HASH = (
     .outerjoin(
         roles,
         (roles.c.user == tokens.c.user)
-        & ((roles.c.workspace == "") | (roles.c.workspace == bindparam("place"))),
+        & (
+            (roles.c.workspace == "")
+            | (roles.c.workspace == bindparam("place"))
+            # A job's token acts in its own workspace only, whatever is asked.
+            | ((tokens.c.kind == TokenKind.RUN.value) & (roles.c.workspace == tokens.c.workspace))
+        ),
     )
     .where(tokens.c.hash == bindparam("of"))
 )

@@ -30,7 +30,7 @@ def site(server: Served) -> Iterator[Served]:
     services = server.parts.services
     for item in datastores.list_in(services.db, services.datastores, "default"):
         if item.name not in datastores.BUILT_IN:
-            datastores.drop(services.db, services.datastores, "default", item.name)
+            datastores.drop(services.db, services.datastores, "default", item.name, item.owner)
 
 
 def lake(site: Served, tmp_path: Path, name: str = "lake") -> dict[str, Any]:

@@ -335,13 +335,6 @@ def test_an_endpoint_is_changed_by_its_owner_or_a_contributor(site: Served) -> N
     site.ok("dan", "DELETE", f"{ENDPOINTS}/of-dan")
 
 
-def test_instances_run_as_the_person_of_the_last_change(site: Served) -> None:
-    site.ok("dan", "PUT", f"{ENDPOINTS}/of-dan", {})
-    path = f"{ENDPOINTS}/of-dan/deployments/blue"
-    assert site.ok("dan", "PUT", path, document(site))["owner"] == "dan"
-    assert site.ok("carl", "PATCH", path, {"instance_count": 2})["owner"] == "carl"
-
-
 def test_secret_variables_are_not_shown_and_survive_a_change(site: Served) -> None:
     create(site, environment_variables={"API_KEY": "hush-hush-hush", "MODE": "fast"})
     shown = site.ok("carl", "PATCH", BLUE, {"instance_count": 2})

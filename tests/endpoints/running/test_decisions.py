@@ -146,3 +146,16 @@ def test_a_deleted_deployment_drains_and_goes() -> None:
     ]
     assert decide(deleted, [], {}, 1) == [Step(Kind.REMOVE)]
     assert decide(_SERVED, [], {}, 1, is_deleting=True) == [Step(Kind.REMOVE)]
+
+
+@pytest.mark.parametrize("state", list(ProvisioningState))
+def test_for_an_owner_who_may_run_nothing_everything_ends(state: ProvisioningState) -> None:
+    there = [instance((1, 0), _READY), instance((2, 0)), instance((2, 1), InstanceState.DRAINING)]
+    seen = {(1, 0): _RUNS, (2, 0): _ENDED}
+    steps = decide(deployment(2, 1, state), there, seen, 3, may_run=False)
+    kinds = {step.kind for step in steps}
+    if state is ProvisioningState.DELETING:
+        assert Kind.START not in kinds and Kind.RESTART not in kinds
+    else:
+        assert steps == [Step(Kind.END, key) for key in ((1, 0), (2, 0), (2, 1))]
+    assert decide(deployment(2, 1, ProvisioningState.FAILED), [], {}, 3, may_run=False) == []

@@ -31,6 +31,7 @@ BEN = Identity("ben", TokenKind.PERSON)
 @pytest.fixture
 def services(tmp_path: Path, db: Database, clock: FakeClock) -> Iterator[Services]:
     made = support.make_services(tmp_path, db, clock)
+    support.add_owners(db, clock, ANNA.user, BEN.user)
     big = {"name": "big", "size": "Standard_NC6s_v3", "max_instances": 8}
     with db.write() as connection:
         from torchyard.compute import store

@@ -156,7 +156,7 @@ def test_a_model_goes_with_its_files_unless_something_names_it(services: Service
     path = f"azureml://jobs/{maker.name}/outputs/artifacts/paths/outputs/model.pt"
     first, second = register(services, path), register(services, path)
     done(services, reader(services, "net:1", "custom_model"))
-    registry.set_alias(services.db, services.clock, WORKSPACE, "net", "champion", 1)
+    registry.set_alias(services.db, services.clock, WORKSPACE, "net", "champion", 1, user="me")
     with pytest.raises(Conflict, match=r"alias `champion`, job `.*` name it"):
         delete(services, "model", "net", "1")
     with pytest.raises(Conflict):

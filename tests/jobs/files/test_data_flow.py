@@ -38,7 +38,7 @@ def services(tmp_path: Path, db: Database, clock: FakeClock) -> Services:
     (folder / "sets").mkdir(parents=True)
     (folder / "sets" / "a.csv").write_text("a\n")
     document = {"name": "nas", "type": "local", "path": str(folder)}
-    datastores.put(db, clock, made.datastores, WORKSPACE, document)
+    datastores.put(db, clock, made.datastores, WORKSPACE, document, "me")
     return made
 
 

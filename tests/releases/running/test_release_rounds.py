@@ -18,6 +18,8 @@ from torchyard.jobs.cleanup import references
 from torchyard.releases import actions
 from torchyard.releases.records.types import VALIDATION
 from torchyard.releases.running import keeper as keepers
+from torchyard.workspaces import people
+from torchyard.workspaces.types import Role
 
 
 def ready(lab: ReleaseLab, **changes: Any) -> None:
@@ -56,9 +58,9 @@ def test_a_version_keeps_its_wheels_until_they_are_given_up(lab: ReleaseLab) -> 
         return [user for users in by.values() for user in users if "environment" in user]
 
     assert named() == ["environment asset `vision`"]
-    assert actions.forget_wheels(db, support.WORKSPACE, NAME)["versions"] == []
-    assets.archive(db, support.WORKSPACE, NAME, "2")
-    dropped = actions.forget_wheels(db, support.WORKSPACE, NAME)
+    assert actions.forget_wheels(db, support.WORKSPACE, NAME, "me")["versions"] == []
+    assets.archive(db, support.WORKSPACE, NAME, "2", user="me")
+    dropped = actions.forget_wheels(db, support.WORKSPACE, NAME, "me")
     assert dropped["versions"] == ["2"] and dropped["size_bytes"] > 0
     assert named() == []
 
@@ -340,7 +342,7 @@ def test_old_versions_stay_usable_and_archived_ones_still_run(lab: ReleaseLab) -
     ready(lab)
     lab.release()
     lab.run()
-    assets.archive(lab.services.db, support.WORKSPACE, NAME, "1")
+    assets.archive(lab.services.db, support.WORKSPACE, NAME, "1", user="me")
     listed = assets.list_in(lab.services.db, support.WORKSPACE, NAME)
     assert [asset.version for asset in listed] == ["2"]
     job = support.submit(lab.services, environment=f"azureml:{NAME}:1")
@@ -382,6 +384,20 @@ def test_a_schedule_releases_once_for_all_that_it_missed(lab: ReleaseLab) -> Non
 
 
 @pytest.mark.slow
+def test_a_schedule_of_a_removed_person_waits_and_then_is_due_once(lab: ReleaseLab) -> None:
+    people.create(lab.services.db, lab.clock, "olga", Role.OWNER, "", "me")
+    lab.register()
+    actions.schedule(lab.services, support.WORKSPACE, NAME, {"every_s": 86400}, support.ME)
+    people.remove(lab.services.db, lab.clock, "me")
+    lab.clock.advance(10 * 86400)
+    lab.keeper.begin_scheduled()
+    assert actions.list_in(lab.services.db, support.WORKSPACE, NAME) == []
+    people.create(lab.services.db, lab.clock, "me", Role.DATA_SCIENTIST, support.WORKSPACE, "olga")
+    lab.keeper.begin_scheduled()
+    lab.keeper.begin_scheduled()
+    assert len(actions.list_in(lab.services.db, support.WORKSPACE, NAME)) == 1
+
+
 def test_a_schedule_goes_on_while_a_release_can_not_begin(lab: ReleaseLab) -> None:
     ready(lab)
     document = {"every_s": 3600, "only": ["interpreter"]}

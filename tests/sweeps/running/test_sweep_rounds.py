@@ -21,6 +21,8 @@ from torchyard.sweeps import actions
 from torchyard.sweeps.records.types import Outcome
 from torchyard.sweeps.running import sweep_log
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import people
+from torchyard.workspaces.types import Role
 
 
 def _lr(parameters: Mapping[str, Any]) -> float:
@@ -219,12 +221,29 @@ def test_a_sweep_that_waits_can_be_canceled(lab: SweepLab) -> None:
     assert lab.status() is Status.CANCELED and lab.trials == []
 
 
-def test_canceling_all_of_a_person_covers_their_sweeps(lab: SweepLab) -> None:
+def test_a_sweep_of_a_removed_person_stops_and_makes_no_trial(lab: SweepLab) -> None:
+    people.create(lab.services.db, lab.clock, "olga", Role.OWNER, "", "me")
     lab.create()
     lab.round()
-    canceled = owners.cancel_all(lab.services, "me")
-    assert canceled[0] == "default/tuning" and len(canceled) == 3
-    assert lab.status() is Status.CANCEL_REQUESTED
+    assert len(lab.trials) == 2
+    people.remove(lab.services.db, lab.clock, "me")
+    stopped = owners.stop_unable(lab.services, "me")
+    assert stopped[0] == "default/tuning" and len(stopped) == 3
+    for number in (0, 1):
+        lab.obey_cancel(number)
+    for _ in range(3):
+        lab.round()
+    assert lab.status() is Status.CANCELED
+    assert len(lab.trials) == 2
+
+
+def test_a_trial_is_not_made_for_a_person_who_was_just_removed(lab: SweepLab) -> None:
+    """By a round that began before the removal was noticed."""
+    people.create(lab.services.db, lab.clock, "olga", Role.OWNER, "", "me")
+    lab.create()
+    people.remove(lab.services.db, lab.clock, "me")
+    lab.keeper.run_all()
+    assert lab.trials == []
 
 
 def test_a_sweep_ends_when_its_time_is_over(lab: SweepLab) -> None:

@@ -70,7 +70,9 @@ class ComponentAssets:
         return _version(call, component), new
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
-        actions.archive(self._db, call.workspace.name, name, version, archived)
+        actions.archive(
+            self._db, call.workspace.name, name, version, archived, user=call.identity.user
+        )
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self.get(call, name, version)

@@ -63,7 +63,9 @@ class Connections:
     def put(self, call: Call, name: str) -> PutResult:
         workspace, properties = call.workspace.name, call.properties
         if call.method == "PATCH":
-            changed = actions.change(self._db, self._clock, workspace, name, properties)
+            changed = actions.change(
+                self._db, self._clock, workspace, name, call.identity.user, properties
+            )
         else:
             changed = actions.put(
                 self._db, self._clock, workspace, name, call.identity.user, properties
@@ -72,7 +74,7 @@ class Connections:
         return PutResult(_resource(changed), new=False)
 
     def delete(self, call: Call, name: str) -> None:
-        actions.drop(self._db, call.workspace.name, name)
+        actions.drop(self._db, call.workspace.name, name, call.identity.user)
 
     def _with_secrets(self, call: Call, name: str) -> dict[str, Any]:
         made = actions.get(self._db, call.workspace.name, name)

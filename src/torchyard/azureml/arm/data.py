@@ -109,11 +109,14 @@ class DataAssets:
             request.description,
             request.tags,
             request.properties,
+            user=call.identity.user,
         )
         return _version(call, changed), False
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
-        assets.archive(self._db, call.workspace.name, name, version, archived)
+        assets.archive(
+            self._db, call.workspace.name, name, version, archived, user=call.identity.user
+        )
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self.get(call, name, version)

@@ -90,11 +90,13 @@ class DatastoreKind:
             datastore = self._put_own(call, name, properties)
         else:
             document = self._document(call, name, properties)
-            datastore = datastores.put(self._db, self._clock, self._stores, workspace, document)
+            datastore = datastores.put(
+                self._db, self._clock, self._stores, workspace, document, call.identity.user
+            )
         return PutResult(self._resource(call, datastore), name not in names)
 
     def delete(self, call: Call, name: str) -> None:
-        datastores.drop(self._db, self._stores, call.workspace.name, name)
+        datastores.drop(self._db, self._stores, call.workspace.name, name, call.identity.user)
 
     def _find(self, call: Call, name: str) -> Datastore:
         return datastores.get(self._db, self._stores, call.workspace.name, name)
@@ -122,7 +124,9 @@ class DatastoreKind:
             if tags:
                 raise Conflict(f"datastore `{name}` is built in and can't be changed")
             return before
-        return datastores.describe(self._db, self._stores, workspace, name, description, tags)
+        return datastores.describe(
+            self._db, self._stores, workspace, name, description, tags, call.identity.user
+        )
 
     def _document(self, call: Call, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
         kind = properties.get("datastoreType")

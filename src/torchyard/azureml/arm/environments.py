@@ -131,7 +131,14 @@ class EnvironmentAssets:
         return {**definition, "build": {**build, "path": f"{_SNAPSHOT}{snapshot}"}}
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
-        assets.archive(self._environments.db, call.workspace.name, name, version, archived)
+        assets.archive(
+            self._environments.db,
+            call.workspace.name,
+            name,
+            version,
+            archived,
+            user=call.identity.user,
+        )
 
     def delete(self, call: Call, name: str, version: str) -> None:
         self.get(call, name, version)

@@ -95,18 +95,32 @@ class ModelAssets:
         if _bare(document["path"]) not in (_bare(existing.source), _bare(uri_of(existing))):
             raise arm.content_conflict(NOUN, existing.name, version, "place")
         changed = actions.update(
-            self._db, self._clock, call.workspace.name, name, version, _changes(existing, document)
+            self._db,
+            self._clock,
+            call.workspace.name,
+            name,
+            version,
+            _changes(existing, document),
+            user=call.identity.user,
         )
         return _version(call, changed), False
 
     def archive(self, call: Call, name: str, version: str, archived: bool) -> None:
-        actions.archive(self._db, call.workspace.name, name, version, archived)
+        actions.archive(
+            self._db, call.workspace.name, name, version, archived, user=call.identity.user
+        )
 
     def delete(self, call: Call, name: str, version: str) -> None:
         model = actions.get(self._db, call.workspace.name, name, version)
         self._refuse_deployed(call.workspace.name, name, str(model.version))
         actions.delete(
-            self._db, self._clock, self._stores, call.workspace.name, name, model.version
+            self._db,
+            self._clock,
+            self._stores,
+            call.workspace.name,
+            name,
+            model.version,
+            user=call.identity.user,
         )
 
     def _existing(self, call: Call, name: str, version: str) -> Model | None:

@@ -206,6 +206,7 @@ class Datasets:
             str(body.get("description") or ""),
             tags,
             asset.properties,
+            user=call.identity.user,
         )
 
     def _long(self, workspace: str, path: str) -> str:
@@ -273,7 +274,7 @@ def change(call: AzureCall, datasets: DatasetsOf, id: str) -> JSONResponse:
 @routes.delete("/dataset/datasets/{name}")
 @needs(Permission.WRITE)
 def unregister(call: AzureCall, db: DatabaseOf, name: str) -> JSONResponse:
-    assets.archive(db, call.workspace.name, name)
+    assets.archive(db, call.workspace.name, name, user=call.identity.user)
     return JSONResponse({})
 
 

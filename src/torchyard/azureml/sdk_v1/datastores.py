@@ -94,7 +94,7 @@ def change(call: AzureCall, services: ServicesOf, links: BlobLinks, name: str) -
 @routes.delete("/datastores/{name}")
 @needs(Permission.WRITE)
 def delete(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    datastores.drop(services.db, services.datastores, call.workspace.name, name)
+    datastores.drop(services.db, services.datastores, call.workspace.name, name, call.identity.user)
     return JSONResponse({})
 
 

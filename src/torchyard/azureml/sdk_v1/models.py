@@ -63,7 +63,15 @@ def patch(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
     before = find(services.db, call, model)
     changes = _changes(call.body, before)
     workspace, version = call.workspace.name, str(before.version)
-    changed = actions.update(services.db, services.clock, workspace, before.name, version, changes)
+    changed = actions.update(
+        services.db,
+        services.clock,
+        workspace,
+        before.name,
+        version,
+        changes,
+        user=call.identity.user,
+    )
     return JSONResponse(to_json(changed))
 
 
@@ -79,6 +87,7 @@ def delete(call: AzureCall, services: ServicesOf, model: str) -> JSONResponse:
         version.workspace,
         version.name,
         version.version,
+        user=call.identity.user,
     )
     return JSONResponse({})
 

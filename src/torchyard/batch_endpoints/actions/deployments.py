@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sqlalchemy import Connection
+
 from torchyard.base.db import Database
 from torchyard.base.errors import (
     Conflict,
@@ -27,15 +29,20 @@ from torchyard.batch_endpoints.running import scoring_jobs
 from torchyard.batch_endpoints.spec import deployment_spec, keys
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
 from torchyard.endpoints.actions import deployed_models
-from torchyard.endpoints.spec.changes import changed
+from torchyard.endpoints.spec.changes import changed, changes_what_runs
 from torchyard.endpoints.spec.deployment_spec import MLFLOW, ModelReference
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
+from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity
 
 _MOST_DEPLOYMENTS = 100
 # What a deployment's file has in common with a job's.
 _OF_JOBS = ("environment", "environment_variables", "compute", "resources", "tags", "properties")
+_LABELS_AND_NUMBERS = (
+    "name", "endpoint_name", "settings", "splits_failed_batches", "description", "tags",
+    "properties",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,8 +66,9 @@ def create(
     Raises:
         InvalidSpec: what is wrong, and where.
         NotFound: the endpoint does not exist.
-        Forbidden: the endpoint is somebody else's.
+        Forbidden: the endpoint is somebody else's, or the deployment is and what it runs changes.
     """
+    document, takes_over = ownership.without_take_over(document)
     spec = deployment_spec.read(document)
     endpoint = endpoints.get(services.db, workspace, endpoint_name)
     if spec.endpoint_name.lower() != endpoint.name.lower():
@@ -78,7 +86,7 @@ def create(
         if old is not None:
             values: dict[str, Any] = {
                 "document": {**stored_document, "name": old.name},
-                "owner": identity.user,
+                "owner": _owner_after(connection, old, stored_document, identity, takes_over),
                 "changed_at": now,
             }
             store.change_deployment(connection, old, **values)
@@ -169,6 +177,33 @@ def delete(
             store.change_endpoint(connection, endpoint, default_deployment="")
         store.remove_deployment(connection, deployment)
     return deployment
+
+
+def _owner_after(
+    connection: Connection,
+    old: BatchDeployment,
+    document: Mapping[str, Any],
+    identity: Identity,
+    takes_over: bool,
+) -> str:
+    """
+    Raises:
+        Forbidden: it is another's, what its jobs run changes, and nobody said `take_over`.
+    """
+    before, after = (
+        replace(spec, resources=replace(spec.resources, instance_count=1))
+        for spec in (deployment_spec.read(old.document), deployment_spec.read(document))
+    )
+    return ownership.owner_after(
+        connection,
+        ownership.BATCH_DEPLOYMENT_CODE,
+        old.workspace,
+        identity.user,
+        old.owner,
+        f"deployment `{old.name}`",
+        is_asked=takes_over,
+        is_needed=changes_what_runs(before, after, _LABELS_AND_NUMBERS),
+    )
 
 
 def _pinned(

@@ -22,7 +22,7 @@ from torchyard.batch_endpoints.records import store
 from torchyard.batch_endpoints.records.types import BatchEndpoint
 from torchyard.batch_endpoints.spec import endpoint_spec
 from torchyard.jobs.services import RecordServices
-from torchyard.workspaces import people
+from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity
 
 _CHANGES = (
@@ -44,12 +44,13 @@ def create(
         InvalidSpec: what is wrong, and where.
         Forbidden: it is somebody else's.
     """
+    document, takes_over = ownership.without_take_over(document)
     spec = endpoint_spec.read(document)
     now = services.clock.now()
     with services.db.write() as connection:
         old = store.endpoint_named(connection, workspace, spec.name)
         if old is not None:
-            return _changed(services, connection, old, document, identity), False
+            return _changed(services, connection, old, document, identity, takes_over), False
         if len(store.endpoints_in(connection, workspace)) >= _MOST_ENDPOINTS:
             raise Conflict(
                 f"workspace `{workspace}` has {_MOST_ENDPOINTS} batch endpoints",
@@ -76,13 +77,14 @@ def update(
         InvalidSpec: what is wrong, and where.
         Forbidden: it is somebody else's.
     """
+    changes, takes_over = ownership.without_take_over(changes)
     for key in changes:
         if key not in _CHANGES:
             raise unknown_key(str(key), _CHANGES)
     with services.db.write() as connection:
         old = find(connection, workspace, name)
         document = {**old.document, "name": old.name, **changes}
-        return _changed(services, connection, old, document, identity)
+        return _changed(services, connection, old, document, identity, takes_over)
 
 
 def get(db: Database, workspace: str, name: str) -> BatchEndpoint:
@@ -137,7 +139,15 @@ def refuse_foreign(db: Database, endpoint: BatchEndpoint, identity: Identity) ->
         Forbidden: it is somebody else's.
     """
     subject = f"batch endpoint `{endpoint.name}`"
-    people.refuse_foreign(db, endpoint.workspace, endpoint.owner, identity, subject)
+    with db.read() as connection:
+        ownership.refuse(
+            connection,
+            ownership.BATCH_ENDPOINT,
+            endpoint.workspace,
+            identity.user,
+            endpoint.owner,
+            subject,
+        )
 
 
 def _changed(
@@ -146,6 +156,7 @@ def _changed(
     old: BatchEndpoint,
     document: Mapping[str, Any],
     identity: Identity,
+    takes_over: bool,
 ) -> BatchEndpoint:
     refuse_foreign(services.db, old, identity)
     spec = endpoint_spec.read(document)
@@ -154,6 +165,7 @@ def _changed(
         names = [each.name for each in store.deployments_in(connection, old)]
         default = _check_default(spec.default_deployment, names, old.name)
     values: dict[str, Any] = {
+        "owner": identity.user if takes_over else old.owner,
         "document": _without_columns({**document, "name": old.name}),
         "default_deployment": default,
         "changed_at": services.clock.now(),

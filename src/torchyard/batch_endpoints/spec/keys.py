@@ -96,6 +96,7 @@ RETRY: tuple[Key, ...] = (
 )
 
 OWN: tuple[Key, ...] = (
+    Key("take_over", "honoured", "`true`: another's becomes [yours](ownership.md); not kept"),
     Key(
         "split_failed_batches",
         "honoured",

@@ -17,6 +17,7 @@ from torchyard.cli.parsing.options import (
     filed,
     name_argument,
     tagged,
+    takes_over,
 )
 from torchyard.cli.terminal import tables
 
@@ -66,6 +67,7 @@ def create(session: Session, document: Document, set_default: bool, **options: A
 @click.option("-e", "--endpoint-name", "--endpoint", default=None, help="Endpoint name.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
 @click.option("--skip-script-validation", is_flag=True, hidden=True, expose_value=False)
+@takes_over
 @accepts("--no-wait")
 @common
 @filed("deployment")
@@ -75,6 +77,7 @@ def update(
     name: str | None,
     endpoint_name: str | None,
     tags: tuple[str, ...],
+    take_over: bool,
 ) -> None:
     """Change a deployment; jobs that are there stay as they are.
 
@@ -83,6 +86,7 @@ def update(
     Example: yard batch-deployment update -n blue -e digits --set settings.mini_batch_size=50
     """
     document.fill({"tags": tagged(tags)})
+    document.take_over(take_over)
     client = session.client()
     deployment = deployments.update(client.batch_deployments, document, endpoint_name, name)
     show_one(session, deployment)

@@ -18,6 +18,7 @@ from torchyard.cli.parsing.options import (
     filed,
     name_argument,
     tagged,
+    takes_over,
     warn,
 )
 from torchyard.cli.terminal import tables
@@ -77,6 +78,7 @@ def create(session: Session, document: Document, tags: tuple[str, ...], **option
 @click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
 @click.option("--defaults", default=None, metavar="deployment_name=NAME", hidden=True)
+@takes_over
 @accepts("--no-wait")
 @common
 def update(
@@ -86,6 +88,7 @@ def update(
     assignments: tuple[str, ...],
     tags: tuple[str, ...],
     defaults: str | None,
+    take_over: bool,
     **options: Any,
 ) -> None:
     """Change an endpoint's default deployment, tags or description.
@@ -100,7 +103,7 @@ def update(
         assignments = (f"defaults.{defaults}", *assignments)
     options |= {"tags": tagged(tags)}
     before = endpoints.get(name).raw
-    changes = changes_from(assignments, options, CHANGEABLE, document, before)
+    changes = changes_from(assignments, options, CHANGEABLE, document, before, take_over)
     try:
         show_one(session, endpoints.update(name, changes))
     except TorchyardError as error:

@@ -21,6 +21,7 @@ from torchyard.cli.parsing.options import (
     many,
     name_argument,
     tagged,
+    takes_over,
     warn,
 )
 from torchyard.cli.terminal import tables
@@ -129,6 +130,7 @@ _SIZE_OPTIONS = (
     help="Make these hosts its nodes, by ssh; with --engine ray.",
 )
 @_sized
+@takes_over
 @common
 @filed("compute")
 def create(
@@ -137,6 +139,7 @@ def create(
     kind: str | None,
     hosts: tuple[str, ...],
     tags: tuple[str, ...],
+    take_over: bool,
     **options: Any,
 ) -> int:
     """Create or change a cluster, or a compute instance, which is started.
@@ -149,6 +152,7 @@ def create(
              yard compute create --engine ray --hosts lab-1,ann@lab-2:2222
     """
     document.fill({"type": kind, "tags": tagged(tags), **options})
+    document.take_over(take_over)
     if hosts:
         from torchyard.cli.hosts import clusters_of_hosts
 

@@ -129,20 +129,21 @@ def set_role(session: Session, name: str, role: str, all_workspaces: bool) -> No
 
 @group.command("remove")
 @name_argument("user")
-@click.option(
-    "--cancel-jobs", is_flag=True, help="Cancel their jobs, which otherwise keep running."
-)
+@click.option("--cancel-jobs", is_flag=True, hidden=True, expose_value=False)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @common
-def remove(session: Session, name: str, cancel_jobs: bool, yes: bool) -> None:
-    """Remove a user's roles and tokens; their jobs and assets stay.
+def remove(session: Session, name: str, yes: bool) -> None:
+    """Remove a user's roles and tokens, and stop what runs for them.
 
-    Example: yard user remove anna --cancel-jobs --yes
+    Everything that they made stays. Who wants to go on with a deployment or a schedule of theirs
+    takes it over: `--take-over`.
+
+    Example: yard user remove anna --yes
     """
     client = session.client()
     client.users.get(name)
     confirm(f"Remove `{name}`?", yes)
-    result = client.users.remove(name, cancel_jobs)
+    result = client.users.remove(name)
     jobs = len(result.canceled)
     text = f"`{name}` is removed" + (f", and {jobs} of their jobs canceled." if jobs else ".")
     tables.done(session.form, result.raw, text)

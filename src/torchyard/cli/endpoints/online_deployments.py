@@ -18,6 +18,7 @@ from torchyard.cli.parsing.options import (
     filed,
     name_argument,
     tagged,
+    takes_over,
     warn,
 )
 from torchyard.cli.terminal import tables
@@ -82,6 +83,7 @@ def create(
 @click.option("--instance-count", type=int, default=None, help="How many instances.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
 @click.option("--no-wait", is_flag=True, help="Return before the change is served.")
+@takes_over
 @click.option("--skip-script-validation", is_flag=True, hidden=True, expose_value=False)
 @without_local
 @common
@@ -93,6 +95,7 @@ def update(
     endpoint_name: str | None,
     tags: tuple[str, ...],
     no_wait: bool,
+    take_over: bool,
     **options: Any,
 ) -> None:
     """Change a deployment, and wait until the change is served; no request fails meanwhile.
@@ -102,6 +105,7 @@ def update(
     Example: yard online-deployment update -n blue -e digits --set instance_count=2
     """
     document.fill({**options, "tags": tagged(tags)})
+    document.take_over(take_over)
     client = session.client()
     deployment = deployments.update(client.online_deployments, document, endpoint_name, name)
     if not no_wait:

@@ -21,6 +21,7 @@ from torchyard.cli.parsing.options import (
     filed,
     name_argument,
     tagged,
+    takes_over,
 )
 from torchyard.cli.terminal import tables
 
@@ -94,6 +95,7 @@ def create(session: Session, document: Document, tags: tuple[str, ...], **option
 @click.option("--auth-mode", default=None, help="key, aml_token or aad_token.")
 @click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
+@takes_over
 @accepts("--no-wait")
 @without_local
 @common
@@ -105,6 +107,7 @@ def update(
     traffic: str | None,
     mirror_traffic: str | None,
     tags: tuple[str, ...],
+    take_over: bool,
     **options: Any,
 ) -> None:
     """Change an endpoint's traffic, tags, description or auth_mode.
@@ -121,7 +124,7 @@ def update(
     endpoints = session.client().online_endpoints
     options |= {**shares, "tags": tagged(tags)}
     before = endpoints.get(name).raw
-    changes = changes_from(assignments, options, CHANGEABLE, document, before)
+    changes = changes_from(assignments, options, CHANGEABLE, document, before, take_over)
     try:
         show_one(session, endpoints.update(name, changes))
     except TorchyardError as error:

@@ -25,6 +25,7 @@ from torchyard.cli.parsing.options import (
     document_from,
     name_argument,
     names_of,
+    takes_over,
     version_of,
     versioned,
 )
@@ -170,6 +171,7 @@ def audit(
     metavar="TIME",
     help="Release every TIME from now on, as 14d, instead of now; `never` ends that.",
 )
+@takes_over
 @_no_wait
 @common
 def release(
@@ -183,6 +185,7 @@ def release(
     exceptions: str,
     dry_run: bool,
     every: str,
+    take_over: bool,
     no_wait: bool,
 ) -> None:
     """Make the next version of an environment, if every gate passes.
@@ -204,7 +207,7 @@ def release(
     }
     with _located(excuses):
         if every:
-            _schedule(session, environments, name, every, options)
+            _schedule(session, environments, name, every, {**options, "take_over": take_over})
             return
         begun = environments.release(name, dry_run=dry_run, **options)
     _follow(session, environments, begun, no_wait)

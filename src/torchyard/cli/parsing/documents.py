@@ -111,6 +111,11 @@ class Document:
                 self.value[key] = value
                 self.places[(key,)] = f"--{key.replace('_', '-')}"
 
+    def take_over(self, is_asked: bool) -> None:
+        """Say that what the document names becomes the caller's."""
+        if is_asked:
+            self.set("torchyard.take_over=true")
+
 
 def empty(folder: Path) -> Document:
     """A document that only options fill; its paths are relative to `folder`."""

@@ -102,6 +102,15 @@ _EVERYWHERE = ("--debug", "--verbose", "--only-show-errors")
 _AZURE_PLACE = ("--resource-group", "--subscription")
 
 
+def takes_over(command: Command) -> Command:
+    """Take `--take-over`; the command receives `take_over`."""
+    return click.option(
+        "--take-over",
+        is_flag=True,
+        help="Make another's yours: all of it runs with your account and rights.",
+    )(command)
+
+
 def accepts(*names: str) -> Callable[[Command], Command]:
     """Accept options of `IGNORED`, hidden from help; the command doesn't receive them."""
 
@@ -365,12 +374,14 @@ def changes_from(
     changeable: tuple[str, ...],
     document: Document | None = None,
     before: dict[str, Any] | None = None,
+    take_over: bool = False,
 ) -> dict[str, Any]:
     """The changes that `update` sends: at least one, and only `changeable` keys.
 
     Args:
         document: of a file, over which assignments and options win.
         before: what is changed; an assignment such as `tags.team=x` keeps its other tags.
+        take_over: which is a change, too.
     """
     document = document or document_from("", ())
     for assignment in assignments:
@@ -389,6 +400,8 @@ def changes_from(
             else f"`{wrong[0]}` can't be changed",
             (f"did you mean `{like}`? " if like else "") + f"one of: {', '.join(changeable)}",
         )
+    if take_over:
+        document.fill({"torchyard": {"take_over": True}})
     if not document.value:
         raise InvalidInput("no changes were given", "use `--set key=value`")
     tags = document.value.get("tags")

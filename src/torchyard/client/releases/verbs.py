@@ -302,17 +302,20 @@ class EnvironmentReleases:
         workloads: Path | str | None = None,
         max_age_days: int | None = None,
         exceptions: Sequence[Mapping[str, Any]] = (),
+        take_over: bool = False,
     ) -> ReleaseSchedule:
         """Release an environment every so many seconds; a second call replaces the first.
 
         Args:
             only, compute, workloads, max_age_days, exceptions: see `release`.
+            take_over: replace another person's schedule, too.
 
         Raises:
             NotFound: the environment does not exist.
         """
         document = {**self._request("", only, compute, workloads), "every_s": every_s}
         document |= _limits(max_age_days, exceptions)
+        document |= {"torchyard": {"take_over": True}} if take_over else {}
         return _schedule(self._transport.put(self._schedule_path(name), document))
 
     def unschedule_releases(self, name: str) -> None:

@@ -4,8 +4,8 @@ Owns: creating, changing, listing and deleting them; their logs.
 Leaves: their file's grammar to spec/, what it names to deployed_models.py, instances and how far a
 deployment has got to running/.
 Always: an accepted change is a new revision, or nothing at all; one of the number of instances
-alone leaves those that answer as they are; instances run as the person who
-made the last change; a deployment with traffic is not deleted.
+alone leaves those that answer as they are; instances run as the person who wrote what they run, or
+took it over; a deployment with traffic is not deleted.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from torchyard.endpoints.records.types import (
     ProvisioningState,
 )
 from torchyard.endpoints.spec import deployment_spec, keys
-from torchyard.endpoints.spec.changes import changed
+from torchyard.endpoints.spec.changes import changed, changes_what_runs
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.services import FileServices, RecordServices, Services
+from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity
 
 _MOST_DEPLOYMENTS = 20
@@ -48,6 +49,10 @@ _MOST_LINES = 100_000
 _LOG_MOST_BYTES = 4 << 20
 # What instances don't know: how many there are, and how requests come to them.
 _OUTSIDE_INSTANCES = ("instance_count", "scale_settings", "request_settings", "description")
+
+_LABELS_AND_NUMBERS = (
+    *_OUTSIDE_INSTANCES, "name", "endpoint_name", "instance_type", "tags", "properties", "notices",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,10 @@ def create(
     Raises:
         InvalidSpec: what is wrong, and where.
         NotFound: the endpoint does not exist.
-        Forbidden: the endpoint is somebody else's.
+        Forbidden: the endpoint is somebody else's, or the deployment is and what it runs changes.
         Conflict: one of them is being deleted.
     """
+    document, takes_over = ownership.without_take_over(document)
     spec = deployment_spec.read(document)
     endpoint = endpoints.get(services.db, workspace, endpoint_name)
     if spec.endpoint_name.lower() != endpoint.name.lower():
@@ -85,6 +91,10 @@ def create(
     endpoints.refuse_foreign(services.db, endpoint, identity)
     collected = _collected(services.db, endpoint, spec)
     pinned = deployed_models.pin(services, workspace, document, spec, identity)
+    with services.db.read() as connection:
+        old = store.deployment_named(connection, endpoint, spec.name)
+        if old is not None:
+            _owner_after(connection, old, pinned.document, identity, takes_over)
     collected_data.register(services, endpoint, collected, identity.user)
     now = services.clock.now()
     with services.db.write() as connection:
@@ -103,7 +113,8 @@ def create(
             )  # fmt: skip
             store.add_deployment(connection, deployment)
         else:
-            values = {"document": pinned.document, "owner": identity.user, "changed_at": now}
+            owner = _owner_after(connection, old, pinned.document, identity, takes_over)
+            values = {"document": pinned.document, "owner": owner, "changed_at": now}
             deployment = _changed(connection, old, values)
     services.signals.notify(signals.ENDPOINTS)
     return Accepted(deployment, old is None, pinned.notices)
@@ -247,6 +258,31 @@ def _log_of(services: FileServices, workspace: str, instance: Instance, lines: i
     text = "\n".join(part.rstrip("\n") for part in parts if part.strip())
     masked: str = job_masking.masker(job).text("\n".join(text.splitlines()[-lines:]))
     return masked
+
+
+def _owner_after(
+    connection: Connection,
+    old: Deployment,
+    document: Mapping[str, Any],
+    identity: Identity,
+    takes_over: bool,
+) -> str:
+    """
+    Raises:
+        Forbidden: it is another's, what its instances run changes, and nobody said `take_over`.
+    """
+    return ownership.owner_after(
+        connection,
+        ownership.DEPLOYMENT_CODE,
+        old.workspace,
+        identity.user,
+        old.owner,
+        f"deployment `{old.name}`",
+        is_asked=takes_over,
+        is_needed=changes_what_runs(
+            deployment_spec.read(old.document), deployment_spec.read(document), _LABELS_AND_NUMBERS
+        ),
+    )
 
 
 def _collected(db: Database, endpoint: Endpoint, spec: DeploymentSpec) -> list[Collected]:

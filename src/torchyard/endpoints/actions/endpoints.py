@@ -4,7 +4,8 @@ Owns: creating, changing, listing and deleting them; their traffic; who may chan
 Leaves: their file's grammar to spec/, deployments to deployments.py, keys to credentials.py, the
 router's table and the end of a deletion to running/.
 Always: traffic names deployments that exist, and adds up to 0 or 100; an endpoint is changed by its
-owner or by a contributor of the workspace.
+owner or by a contributor of the workspace; who takes it over gets new keys, as the owner before
+knows the old ones.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torchyard.endpoints.records.types import AuthMode, Endpoint, ProvisioningSt
 from torchyard.endpoints.spec import endpoint_spec
 from torchyard.endpoints.spec.endpoint_spec import EndpointSpec
 from torchyard.jobs.services import RecordServices
-from torchyard.workspaces import people
+from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity
 
 _CHANGES = (
@@ -47,12 +48,13 @@ def create(
         Forbidden: it is somebody else's.
         Conflict: it is being deleted.
     """
+    document, takes_over = ownership.without_take_over(document)
     spec = endpoint_spec.read(document)
     now = services.clock.now()
     with services.db.write() as connection:
         old = store.endpoint_named(connection, workspace, spec.name)
         if old is not None:
-            endpoint = _changed(services, connection, old, document, identity)
+            endpoint = _changed(services, connection, old, document, identity, takes_over)
         else:
             endpoint = _added(connection, workspace, spec, document, identity, now)
     services.signals.notify(signals.ENDPOINTS)
@@ -72,13 +74,14 @@ def update(
         InvalidSpec: what is wrong, and where.
         Forbidden: it is somebody else's.
     """
+    changes, takes_over = ownership.without_take_over(changes)
     for key in changes:
         if key not in _CHANGES:
             raise unknown_key(str(key), _CHANGES)
     with services.db.write() as connection:
         old = _of(connection, workspace, name)
         document = {**old.document, "name": old.name, **changes}
-        endpoint = _changed(services, connection, old, document, identity)
+        endpoint = _changed(services, connection, old, document, identity, takes_over)
     services.signals.notify(signals.ENDPOINTS)
     return endpoint
 
@@ -131,7 +134,15 @@ def refuse_foreign(db: Database, endpoint: Endpoint, identity: Identity) -> None
         Forbidden: it is somebody else's.
     """
     subject = f"endpoint `{endpoint.name}`"
-    people.refuse_foreign(db, endpoint.workspace, endpoint.owner, identity, subject)
+    with db.read() as connection:
+        ownership.refuse(
+            connection,
+            ownership.ENDPOINT,
+            endpoint.workspace,
+            identity.user,
+            endpoint.owner,
+            subject,
+        )
 
 
 def _of(connection: Connection, workspace: str, name: str) -> Endpoint:
@@ -187,9 +198,11 @@ def _changed(
     old: Endpoint,
     document: Mapping[str, Any],
     identity: Identity,
+    takes_over: bool,
 ) -> Endpoint:
     refuse_foreign(services.db, old, identity)
     _refuse_deleting(old)
+    owner = identity.user if takes_over else old.owner
     spec = endpoint_spec.read(document)
     names = [each.name for each in store.deployments_in(connection, old.workspace, old.name)]
     traffic, mirror = old.traffic, old.mirror_traffic
@@ -205,6 +218,7 @@ def _changed(
                 at=("mirror_traffic", name),
             )
     values: dict[str, Any] = {
+        "owner": owner,
         "document": _without_traffic({**document, "name": old.name}),
         "auth_mode": AuthMode(spec.auth_mode),
         "traffic": dict(traffic),
@@ -214,6 +228,8 @@ def _changed(
         "changed_at": services.clock.now(),
     }
     store.change_endpoint(connection, old, **values)
+    if owner != old.owner:
+        store.change_keys(connection, old, **vars(tokens.new_keys()))
     return replace(old, **values)
 
 

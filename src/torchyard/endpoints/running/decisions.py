@@ -4,8 +4,8 @@ Owns: which revisions run, how many instances, when one is replaced, when an upd
 or badly.
 Leaves: looking and doing to keeper.py, how many are wanted to scaling.py.
 Always: the revision that answers goes on until the next one is ready; a revision that never became
-ready is not tried twice; what is decided follows from rows and observations alone, so that a
-keeper that was killed goes on where it was.
+ready is not tried twice; for an owner who may run nothing any more nothing runs; what is decided
+follows from rows and observations alone, so that a keeper that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -96,17 +96,22 @@ def decide(
     seen: Mapping[Key, Observation],
     target_count: int,
     is_deleting: bool = False,
+    may_run: bool = True,
 ) -> list[Step]:
     """
     Args:
         seen: by instance; one that is not in it was not looked at yet.
         target_count: how many instances of the revision that answers.
         is_deleting: the endpoint is.
+        may_run: the deployment's owner may run something in the workspace; else nothing is
+            started, and what runs ends.
     """
     there = {(each.revision, each.number): each for each in instances}
     is_deleting = is_deleting or deployment.state is ProvisioningState.DELETING
     counts = {} if is_deleting else _counts(deployment, there, target_count)
     steps: list[Step] = []
+    if not may_run and not is_deleting:
+        return [Step(Kind.END, key) for key in there]
     for key, instance in there.items():
         steps += _of_instance(deployment, instance, seen.get(key, _NOTHING), counts)
     for revision, count in counts.items():

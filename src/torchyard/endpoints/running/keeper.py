@@ -40,11 +40,14 @@ from torchyard.endpoints.spec import deployment_spec
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs.services import Services
 from torchyard.shared import locks
+from torchyard.workspaces import rights
 
 _BUSY_S, _IDLE_S, _EMPTY_S = 0.2, 1.0, 5.0
 _DEMAND_S = 20.0
 _Result = TypeVar("_Result")
 _Name = counts.Name
+# Workspaces, each with a person who may run something there.
+_Able = set[tuple[str, str]]
 _log = logging.getLogger(__name__)
 
 
@@ -115,7 +118,7 @@ class Keeper:
 
     async def round(self) -> float:
         """Look at every endpoint once; returns how long the next round may wait, in seconds."""
-        endpoints, deployments, instances = await run_in_threadpool(self._read)
+        endpoints, deployments, instances, able = await run_in_threadpool(self._read)
         if not endpoints:
             self._watcher.close()
             if self._has_router():
@@ -125,13 +128,14 @@ class Keeper:
             if not stack.enter_context(locks.held_if_free(self._services.lock("endpoints"))):
                 self._watcher.close()  # another server keeps
                 return _IDLE_S
-            return await self._keep(endpoints, deployments, instances)
+            return await self._keep(endpoints, deployments, instances, able)
 
     async def _keep(
         self,
         endpoints: dict[tuple[str, str], tuple[Endpoint, EndpointKeys]],
         deployments: Sequence[Deployment],
         instances: dict[_Name, list[Instance]],
+        able: _Able,
     ) -> float:
         await run_in_threadpool(self._ensure_router)
         is_busy = False
@@ -140,7 +144,8 @@ class Keeper:
             endpoint, _ = endpoints[name[:2]]
             there = instances.get(name, [])
             try:
-                is_busy |= await self._look(endpoint, deployment, there)
+                may_run = (deployment.workspace, deployment.owner) in able
+                is_busy |= await self._look(endpoint, deployment, there, may_run)
             except TorchyardError as error:
                 _log.warning("deployment %s of %s: %s", deployment.name, endpoint.name, error)
         self._watcher.forget_others(each for group in instances.values() for each in group)
@@ -149,8 +154,8 @@ class Keeper:
         )
         if is_busy:
             # What was just decided is in the table at once.
-            endpoints, deployments, instances = await run_in_threadpool(self._read)
-        await run_in_threadpool(self._write_table, endpoints, deployments, instances)
+            endpoints, deployments, instances, able = await run_in_threadpool(self._read)
+        await run_in_threadpool(self._write_table, endpoints, deployments, instances, able)
         await run_in_threadpool(self._finish, endpoints, deployments, instances)
         await self._remove_endpoints(endpoints, deployments)
         starting = (InstanceState.STARTING, InstanceState.UNREADY, InstanceState.DRAINING)
@@ -159,9 +164,10 @@ class Keeper:
         return _BUSY_S if is_busy else _IDLE_S
 
     async def _look(
-        self, endpoint: Endpoint, deployment: Deployment, there: list[Instance]
+        self, endpoint: Endpoint, deployment: Deployment, there: list[Instance], may_run: bool
     ) -> bool:
         """Whether something was done."""
+        await run_in_threadpool(self._steps.say_who_may_run, deployment, may_run)
         spec = deployment_spec.read(dict(deployment.document))
         served = spec
         if deployment.served_revision and deployment.served_revision != deployment.revision:
@@ -178,7 +184,7 @@ class Keeper:
             )
         target_count = self._target_count(deployment, answering, there, loads)
         is_deleting = endpoint.state is ProvisioningState.DELETING
-        steps = decisions.decide(deployment, there, seen, target_count, is_deleting)
+        steps = decisions.decide(deployment, there, seen, target_count, is_deleting, may_run)
         for step in steps:
             is_of_spec = step.key[0] == deployment.revision
             await run_in_threadpool(
@@ -243,7 +249,9 @@ class Keeper:
         dict[tuple[str, str], tuple[Endpoint, EndpointKeys]],
         list[Deployment],
         dict[_Name, list[Instance]],
+        _Able,
     ]:
+        """Endpoints with their keys, deployments, instances; which of their owners may run."""
         instances: dict[_Name, list[Instance]] = {}
         with self._services.db.read() as connection:
             endpoints = {
@@ -251,20 +259,24 @@ class Keeper:
                 for each in store.endpoints_in(connection, "")
             }
             if not endpoints:
-                return {}, [], {}
+                return {}, [], {}, set()
             deployments = store.deployments_in(connection)
             for each in store.instances_in(connection):
                 name = (each.workspace, each.endpoint, each.deployment)
                 instances.setdefault(name, []).append(each)
+            owners = {(each.workspace, each.owner) for each in deployments}
+            owners |= {(each.workspace, each.owner) for each, _ in endpoints.values()}
+            able = rights.able(connection, owners)
         # One that was deleted and made again in the meantime is met in the next round.
         there = [each for each in deployments if (each.workspace, each.endpoint) in endpoints]
-        return endpoints, there, instances
+        return endpoints, there, instances, able
 
     def _write_table(
         self,
         endpoints: dict[tuple[str, str], tuple[Endpoint, EndpointKeys]],
         deployments: Sequence[Deployment],
         instances: dict[_Name, list[Instance]],
+        able: _Able,
     ) -> None:
         rows: dict[str, EndpointRow] = {}
         for (workspace, name), (endpoint, keys) in endpoints.items():
@@ -281,7 +293,9 @@ class Keeper:
                 of_endpoint[each.name] = routing.deployment_row(
                     each, spec, there, collected, by_script
                 )
-            rows[f"{workspace}/{name}"] = routing.endpoint_row(endpoint, keys, of_endpoint)
+            rows[f"{workspace}/{name}"] = routing.endpoint_row(
+                endpoint, keys, of_endpoint, (workspace, endpoint.owner) in able
+            )
         self._router.write(Table(endpoints=rows))
 
     def _finish(

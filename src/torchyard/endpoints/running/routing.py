@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from torchyard.endpoints.records.types import (
+    AuthMode,
     Deployment,
     Endpoint,
     EndpointKeys,
@@ -36,11 +37,21 @@ _IN_TABLE = (InstanceState.READY, InstanceState.DRAINING)
 
 
 def endpoint_row(
-    endpoint: Endpoint, keys: EndpointKeys, deployments: Mapping[str, DeploymentRow]
+    endpoint: Endpoint,
+    keys: EndpointKeys,
+    deployments: Mapping[str, DeploymentRow],
+    may_run: bool = True,
 ) -> EndpointRow:
+    """
+    Args:
+        may_run: the endpoint's owner may run something; else it lets nobody in.
+    """
+    traffic = dict(endpoint.traffic), dict(endpoint.mirror_traffic)
+    if not may_run:
+        return EndpointRow(Auth(AuthMode.KEY.value, ()), *traffic, deployments)
     hashes = tuple(hashlib.sha256(key.encode()).digest() for key in (keys.primary, keys.secondary))
     auth = Auth(endpoint.auth_mode.value, hashes, _secret(keys.token_secret))
-    return EndpointRow(auth, dict(endpoint.traffic), dict(endpoint.mirror_traffic), deployments)
+    return EndpointRow(auth, *traffic, deployments)
 
 
 def deployment_row(

@@ -29,6 +29,7 @@ from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.history.history_records import without_step
 from torchyard.jobs.services import Services
+from torchyard.workspaces import rights
 
 _MESSAGE_MOST = 2000
 _log = logging.getLogger(__name__)
@@ -80,6 +81,22 @@ class Steps:
             self._change(instance, state=InstanceState.FAILED, message=step.message[:_MESSAGE_MOST])
         elif step.kind is Kind.END:
             self._end(instance)
+
+    def say_who_may_run(self, deployment: Deployment, may_run: bool) -> None:
+        """Let the deployment say that its owner may run nothing any more, or no longer say so."""
+        refusal = rights.refusal(deployment.owner, deployment.workspace).message
+        is_said = deployment.message == refusal and deployment.state.is_final
+        if may_run != is_said or deployment.state is ProvisioningState.DELETING:
+            return
+        state, message = ProvisioningState.FAILED, refusal
+        if may_run:
+            is_served = deployment.served_revision == deployment.revision
+            state = ProvisioningState.SUCCEEDED if is_served else ProvisioningState.FAILED
+            message = ""
+        with self._services.db.write() as connection:
+            store.change_deployment(
+                connection, deployment, deployment.revision, state=state, message=message
+            )
 
     def finish(self, changed: Sequence[Endpoint | Deployment]) -> None:
         """The router works by what was wanted of them."""

@@ -1,11 +1,15 @@
-"""Changes of single keys of a deployment, online or batch."""
+"""Changes of a deployment, online or batch: of single keys, and of what runs as its owner."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from torchyard.base.fields import unknown_key
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Each names one thing in several ways: half of the old way must not stay.
 _REPLACED_AS_A_WHOLE = ("model", "environment")
@@ -34,3 +38,15 @@ def merged(before: Any, changes: Any) -> Any:
     if not isinstance(before, Mapping) or not isinstance(changes, Mapping):
         return changes
     return {**before, **{key: merged(before.get(key), changes[key]) for key in changes}}
+
+
+def changes_what_runs(
+    before: DataclassInstance, after: DataclassInstance, outside: Sequence[str]
+) -> bool:
+    """Whether two specs of a deployment differ in what its instances or jobs run.
+
+    Args:
+        outside: the fields that what runs does not know.
+    """
+    names = [field.name for field in fields(before) if field.name not in outside]
+    return any(getattr(before, name) != getattr(after, name) for name in names)

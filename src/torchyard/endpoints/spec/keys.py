@@ -135,6 +135,7 @@ COLLECTED_DATA: tuple[Key, ...] = (
 )
 
 OWN: tuple[Key, ...] = (
+    Key("take_over", "honoured", "`true`: another's becomes [yours](ownership.md); not kept"),
     Key("cluster", "honoured", "where instances run; default `local`"),
     Key("batching", "honoured", "`{max_size, max_wait_ms}` for models that take lists of inputs"),
     Key("max_queue", "honoured", "requests that may wait at once; default 100"),

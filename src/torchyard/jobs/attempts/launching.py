@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseUnreachable
+from torchyard.base.errors import DatabaseUnreachable, Forbidden
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import (
@@ -34,6 +34,7 @@ from torchyard.jobs.spec import secrets
 from torchyard.servers.types import LeaseLost
 from torchyard.shared.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import rights
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +77,9 @@ class Launcher:
         if isinstance(error, EngineUnreachable):
             engine_nodes.could_not_launch(self._services, attempt, error)
             return
+        if isinstance(error, Forbidden):
+            endings.fail(self._services, attempt, JobError(error.code, error.message, error.hint))
+            return
         if isinstance(error, (RunnerRefused, EngineRefused)):
             message = f"the job could not be launched: {error.message}"
             endings.fail(self._services, attempt, JobError("launch_failed", message, error.hint))
@@ -114,6 +118,8 @@ class Launcher:
         launch = planner.Launch(workspace, job, attempt, folder, input_plans, environment.hash)
         with services.db.write() as connection:
             self._check_own(connection, attempt)
+            if not recovers:
+                rights.refuse_unable(connection, job.owner, job.workspace)
             return planner.plan(connection, services, launch, self._server_url)
 
     def _folder(self, environment: EnvironmentSpec) -> Path:

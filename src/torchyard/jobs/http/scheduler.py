@@ -19,6 +19,7 @@ from torchyard.base import disk
 from torchyard.base.errors import DatabaseUnreachable
 from torchyard.executors.executor import Executor
 from torchyard.executors.runner_client import RunnerUnreachable
+from torchyard.jobs import owners
 from torchyard.jobs.attempts import takeover
 from torchyard.jobs.attempts.heartbeats import Heartbeats
 from torchyard.jobs.attempts.launching import Launcher
@@ -125,6 +126,7 @@ class Scheduler:
         trouble = "" if has_chores else self._chores_trouble
         self._chores_trouble = trouble
         chores = (
+            self._stop_unable,
             self._spill_over,
             self._heartbeats.check,
             self._local_runs.check,
@@ -133,6 +135,7 @@ class Scheduler:
         )
         parts = (
             self._take_over,
+            self._stop_unable,
             self.preparer.prepare,
             self.claimer.claim,
             self._spill_over,
@@ -185,6 +188,10 @@ class Scheduler:
 
     def _take_over(self) -> None:
         takeover.take_over(self._services)
+
+    def _stop_unable(self) -> None:
+        """What nobody stopped at once: a role that a sign-in took, a server that was killed."""
+        owners.stop_unable(self._services)
 
     def _spill_over(self) -> None:
         spilling.spill_over(self._services)

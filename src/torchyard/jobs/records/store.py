@@ -304,6 +304,17 @@ def jobs_in(
     return [_job(row) for row in rows]
 
 
+def owners_of_live(connection: Connection) -> list[tuple[str, str]]:
+    """The workspaces and owners of jobs that have not ended; of runs without a job none."""
+    statuses = [status.value for status in Status if status not in ENDED]
+    rows = connection.execute(
+        select(jobs.c.workspace, jobs.c.owner)
+        .where(jobs.c.status.in_(statuses), jobs.c.type != "run")
+        .distinct()
+    )
+    return [(row.workspace, row.owner) for row in rows]
+
+
 def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str], int]:
     """By workspace and cluster, how many nodes the queued jobs ask for; who pauses does not."""
     rows = connection.execute(

@@ -28,6 +28,7 @@ from torchyard.jobs.records.types import ENDED, Job, JobError, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import rights
 from torchyard.workspaces.types import Identity, TokenKind
 
 TARGET = "local"
@@ -133,6 +134,7 @@ def begin(services: RecordServices, job: Job, machine: str) -> str:
     token = workspaces.new_token(TokenKind.RUN)
     identity = Identity(job.owner, TokenKind.RUN, job.workspace, progress.run_subject(job))
     with services.db.write() as connection:
+        rights.refuse_unable(connection, job.owner, job.workspace)
         job = store.job_by_id(connection, job.id)
         properties = {**job.properties, MACHINE: machine[:255]}
         store.change_job(connection, job.id, properties=properties)

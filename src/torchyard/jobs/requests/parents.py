@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.job_events import StatusChanged
 from torchyard.jobs.records.types import ENDED, Job, JobError, NewJob, Status
+from torchyard.workspaces import rights
 
 _LIVE = [status for status in Status if status not in ENDED]
 # Along the table of moves, in one transaction.
@@ -25,8 +26,10 @@ _TO_RUNNING = (Status.QUEUED, Status.STARTING, Status.RUNNING)
 def add(connection: Connection, new: NewJob, notices: Sequence[str]) -> Job:
     """
     Raises:
+        Forbidden: its owner may run nothing in the workspace any more.
         IntegrityError: its name is taken.
     """
+    rights.refuse_unable(connection, new.owner, new.workspace)
     job = store.add_job(connection, new)
     progress.created(connection, job, notices)
     return job

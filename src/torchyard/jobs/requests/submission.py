@@ -50,7 +50,7 @@ from torchyard.jobs.spec.inputs import LITERAL
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.shared import open_mpi
 from torchyard.workspaces import actions as workspaces
-from torchyard.workspaces import quotas
+from torchyard.workspaces import quotas, rights
 from torchyard.workspaces.types import Identity, Workspace
 
 _Result = TypeVar("_Result")
@@ -156,6 +156,7 @@ def create(
 
     Raises:
         InvalidSpec: what is wrong, and where.
+        Forbidden: the person was removed, or may not run jobs there any more.
         LimitExceeded: it exceeds a quota and can never run.
         Conflict: the name is taken by another job.
     """
@@ -185,6 +186,7 @@ def create_new(
     name = checked.spec.name or names.generate()
     try:
         with services.db.write() as connection:
+            rights.refuse_unable(connection, identity.user, workspace)
             inside = replace(services, db=services.db.joined(connection))
             refuse_deleted(inside, workspace, checked)
             new = _new_job(connection, services, workspace, name, checked, body, identity)

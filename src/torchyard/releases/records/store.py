@@ -140,6 +140,11 @@ def drop_schedule(connection: Connection, workspace: str, environment: str) -> b
     return bool(connection.execute(query).rowcount)
 
 
+def schedule_of(connection: Connection, workspace: str, environment: str) -> Schedule | None:
+    rows = list_schedules(connection, workspace)
+    return next((each for each in rows if each.environment == environment), None)
+
+
 def list_schedules(connection: Connection, workspace: str = "") -> list[Schedule]:
     """Those of a workspace, or of all; by name."""
     query = select(schedules).order_by(schedules.c.workspace, schedules.c.environment)

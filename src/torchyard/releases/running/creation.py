@@ -20,6 +20,7 @@ from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError
 from torchyard.compute import actions as computes
+from torchyard.environments import assets
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.admission import choosing
@@ -150,6 +151,7 @@ def _create_new(
     base = candidates.base_of(services.environments, workspace, str(request["environment"]))
     spec = services.environments.resolver.resolve(base.ref, workspace)
     if kind == RELEASE:
+        assets.refuse_adding(services.db, workspace, base.name, identity.user)
         _refuse_old(services, workspace, base)
         candidates.to_resolve(services.environments, workspace, base, name)
     validation_jobs.of_request(services.blobs, request)

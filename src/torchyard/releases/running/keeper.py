@@ -21,6 +21,7 @@ from torchyard.jobs.services import Services
 from torchyard.releases.records import store
 from torchyard.releases.records.types import CHANGED, RELEASE, VALIDATION, Schedule
 from torchyard.shared import locks
+from torchyard.workspaces import rights
 
 if TYPE_CHECKING:
     from torchyard.jobs.records.types import Job
@@ -66,6 +67,9 @@ class Keeper:
         now = self._services.clock.now()
         with self._services.db.read() as connection:
             due = [each for each in store.list_schedules(connection) if each.next_at <= now]
+            able = rights.able(connection, [(each.workspace, each.owner) for each in due])
+        # The others wait for an owner, and then are due once.
+        due = [each for each in due if (each.workspace, each.owner) in able]
         for schedule in due:
             try:
                 self._begin(schedule)

@@ -20,6 +20,7 @@ from torchyard.releases.records import store
 from torchyard.releases.records.types import AdvisorySet
 from torchyard.releases.vulnerabilities import osv
 from torchyard.releases.vulnerabilities.osv import Vulnerability
+from torchyard.workspaces import ownership
 
 MOST_AT_ONCE = 2000
 _ID = re.compile(r"[0-9a-f]{8,64}")
@@ -37,6 +38,7 @@ def take(
 
     Raises:
         InvalidSpec: it is not such a piece.
+        Forbidden: somebody else sent the set that is there.
     """
     set_id, entries = document.get("set"), document.get("entries")
     if not isinstance(set_id, str) or not _ID.fullmatch(set_id):
@@ -53,6 +55,15 @@ def take(
     rows = [(package, entry) for entry in read for package in osv.packages_of(entry)]
     with db.write() as connection:
         before = store.set_of(connection, workspace)
+        if before is not None:
+            ownership.refuse(
+                connection,
+                ownership.ADVISORIES,
+                workspace,
+                user,
+                before.sent_by,
+                f"the set of advisories of workspace `{workspace}`",
+            )
         is_known = before is not None and before.id == set_id
         if not is_known:
             set_ids = [before.id] if before is not None else []

@@ -386,6 +386,7 @@ OTHER_CODES: tuple[tuple[str, str], ...] = (
     ),
     ("node_lost", "the engine lost the machine of a node; the message names it"),
     ("node_unusable", "a machine of an engine can't run the worker, and why"),
+    ("owner_may_not_run", "the job's owner was removed, or lost the role to run jobs there"),
     ("launch_failed", "the nodes could not be started: an engine refused them, or the runner"),
     ("engine_unreachable", "the job was canceled while its engine did not answer"),
     ("not_responding", "the worker of a node is running, but has not reported for too long"),

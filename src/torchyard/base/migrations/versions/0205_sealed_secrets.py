@@ -9,7 +9,7 @@ from torchyard.base.db import metadata
 from torchyard.base.sealed_columns import seal_all
 
 revision = "0205"
-down_revision = "0200"
+down_revision = "0203"
 
 
 def upgrade() -> None:

@@ -1,0 +1,31 @@
+"""The router's table, from rows: whom it lets in."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from torchyard.endpoints import tokens
+from torchyard.endpoints.records.types import AuthMode, Endpoint, ProvisioningState
+from torchyard.endpoints.router import access
+from torchyard.endpoints.running import routing
+
+_NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("mode", list(AuthMode))
+def test_an_endpoint_whose_owner_may_run_nothing_lets_nobody_in(mode: AuthMode) -> None:
+    state = ProvisioningState.SUCCEEDED
+    endpoint = Endpoint("w", "e", "dan", {}, mode, {}, {}, state, "", _NOW, _NOW)
+    keys = tokens.new_keys()
+    sent = [keys.primary, keys.secondary, "", tokens.sign(keys.token_secret, "w/e", "x", _NOW).text]
+    is_open = routing.endpoint_row(endpoint, keys, {}).auth
+    closed = routing.endpoint_row(endpoint, keys, {}, may_run=False).auth
+    assert closed.mode == "key", "nobody else is asked"
+    passed = [
+        [access.passes(auth, f"Bearer {each}".encode(), _NOW.timestamp()) for each in sent]
+        for auth in (is_open, closed)
+    ]
+    assert passed[1] == [False] * 4
+    assert (mode is AuthMode.KEY) is passed[0][0]
