@@ -55,6 +55,7 @@ class Config:
     accounts: dict[str, str] = field(default_factory=dict)
     pool: tuple[str, ...] = ()
     build_user: str = ""
+    engine_user: str = ""
     node_folder: Path = NODE_FOLDER
     state: Path = STATE
     python: str = sys.executable
@@ -73,6 +74,11 @@ class Config:
     @property
     def workers(self) -> Path:
         return self.node_folder / "workers"
+
+    @property
+    def engines(self) -> Path:
+        """The engine user's own: environments of engines, sessions of their heads."""
+        return self.node_folder / "engines"
 
     @property
     def homes(self) -> Path:
@@ -104,6 +110,7 @@ def read(file: Path = FILE) -> Config:
         accounts=_texts(body, "accounts"),
         pool=_pool(body.get("pool")),
         build_user=_text(body, "build_user", ""),
+        engine_user=_text(body, "engine_user", ""),
         node_folder=_path(body, "node_folder", NODE_FOLDER),
         state=_path(body, "state", STATE),
         python=str(_path(body, "python", Path(sys.executable))),
@@ -113,6 +120,12 @@ def read(file: Path = FILE) -> Config:
     )
     if config.server_uid == 0:
         raise _bad("`server_user` is root", "run yard-server as a user of its own")
+    others = {config.build_user, *config.accounts.values(), *config.pool}
+    if config.engine_user and config.engine_user in others:
+        raise _bad(
+            f"`engine_user` is `{config.engine_user}`, which runs builds or jobs, too",
+            "create a user that runs engines alone",
+        )
     return config
 
 

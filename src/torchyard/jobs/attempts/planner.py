@@ -175,6 +175,7 @@ def _describe_server(
     if compute and "head" in settings:
         settings["drained"] = machines.drained(connection, compute.workspace, compute.name)
     shared = str(settings.get(shared_folders.KEY) or "")
+        settings["joined"] = machines.joined(connection, compute.workspace, compute.name)
     reached = services.for_nodes.read()
     urls = list(settings.get("server_urls") or reached.urls) or [server_url]
     if shared:
