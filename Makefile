@@ -409,10 +409,12 @@ check: setup
 	$(BIN)/mypy --num-workers 2
 	$(BIN)/mypy --config-file tests/contracts_azure/mypy.ini
 	$(BIN)/lint-imports
+	@$(BIN)/python tools/count_modules.py
 	$(PYTEST) -n 2 --dist loadfile -m '$(QUICK)' tests/style tests/tooling
 
-# What a merge needs: formats and generated pages.
+# What a merge needs: formats, generated pages, and the sentences that users see. Read their diff.
 fix: format docs
+	TORCHYARD_WRITE_SENTENCES=1 $(PYTEST) -q -m sentences
 
 format: setup
 	$(BIN)/ruff format .

@@ -18,13 +18,17 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import sentences
 from postgres_server import NewDatabase, PostgresServer
+from sentences import sentence
 from torchyard.base import files
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors import bundle
 
 # As in CI: the same examples in each run, however long one takes.
+__all__ = ["sentence"]  # a fixture
+
 settings.register_profile("torchyard", deadline=None, derandomize=True)
 settings.load_profile("torchyard")
 
@@ -62,10 +66,18 @@ def _worker_compiled_once() -> None:
     bundle._compiled = functools.cache(bundle._compiled)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "sentence" in getattr(item, "fixturenames", ()):
+            item.add_marker("sentences")
     left_out = [item for item in items if _is_sqlites(item) and _is_on_postgres(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_sessionfinish() -> None:
+    sentences.write()
 
 
 def _is_sqlites(item: pytest.Item) -> bool:

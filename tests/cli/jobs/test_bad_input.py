@@ -17,6 +17,7 @@ import pytest
 from cli.conftest import Yard
 from cli.fake_server import FakeServer
 from cli.real_server import RealServer
+from sentences import Sentence
 from torchyard import command
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -25,281 +26,221 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 DOCUMENTS = {
-    "empty": (b"", "1:1: the file is empty", "hint:"),
-    "only comments": (b"# nothing\n\n", "1:1: the file is empty", "hint:"),
-    "list": (b"- a\n- b\n", "1:1: the document is not a mapping", "hint:"),
-    "text": (b"just words", "1:1: the document is not a mapping", "hint:"),
-    "unclosed quote": (b"command: 'python\ncode: .\n", "3:1: found unexpected end", "hint:"),
-    "bad indentation": (b"command: x\n  code: .\n", "2:7: mapping values are not", "quotes"),
-    "colon in text": (b"command: echo a: b\n", "1:16: mapping values are not", "quotes"),
-    "tab": (b"command: x\nresources:\n\tinstance_count: 1\n", "3:1: a tab can't indent", "spaces"),
+    "empty": (b"", "1:1:"),
+    "only comments": (b"# nothing\n\n", "1:1:"),
+    "list": (b"- a\n- b\n", "1:1:"),
+    "text": (b"just words", "1:1:"),
+    "unclosed quote": (b"command: 'python\ncode: .\n", "3:1:"),
+    "bad indentation": (b"command: x\n  code: .\n", "2:7:"),
+    "colon in text": (b"command: echo a: b\n", "1:16:"),
+    "tab": (b"command: x\nresources:\n\tinstance_count: 1\n", "3:1:"),
     "duplicate": (
-        b"command: a\ncode: .\ncommand: b\n",
-        "3:1: duplicate key `command`, first used on line 1",
-        "one of the two",
+        b"command: a\ncode: .\ncommand: b\n", "3:1:",
     ),
     "duplicate below": (
-        b"command: a\nresources:\n  instance_count: 1\n  instance_count: 2\n",
-        "4:3: duplicate key `instance_count`",
-        "hint:",
+        b"command: a\nresources:\n  instance_count: 1\n  instance_count: 2\n", "4:3:",
     ),
-    "undefined alias": (b"command: *.py\n", "1:11: ", "quotes"),
-    "star": (b"command: *py\n", "1:10: found undefined alias", "quotes"),
-    "percent": (b"command: %x\n", "1:10: found character", "quotes"),
-    "alias bomb": (BOMB.encode(), ": the document's aliases expand to too many", "without aliases"),
-    "circle": (b"command: &a [*a]\n", "1:10: an alias refers to a value that contains it", ""),
-    "deep": (b"command: " + b"[" * 5000 + b"]" * 5000, "1:", ""),
-    "tag": (b"command: !!python/object:os.system x\n", "1:10: the tag", "remove"),
-    "own tag": (b"command: !Secret x\n", "1:10: the tag `!Secret`", "remove"),
-    "binary tag": (b"command: !!binary aGk=\n", "1:10: the tag", "remove"),
-    "two documents": (b"command: a\n---\ncommand: b\n", "2:1: found another", "one document"),
-    "list as key": (b"? [a, b]\n: c\n", "1:3: a key is not a string", "hint:"),
-    "placeholder": (b"command: {{NAME}}\n", "1:11: `{{NAME}}` is a placeholder", "its value"),
+    "undefined alias": (b"command: *.py\n", "1:11:"),
+    "star": (b"command: *py\n", "1:10:"),
+    "percent": (b"command: %x\n", "1:10:"),
+    "alias bomb": (BOMB.encode(), ""),
+    "circle": (b"command: &a [*a]\n", "1:10:"),
+    "deep": (b"command: " + b"[" * 5000 + b"]" * 5000, "1:"),
+    "tag": (b"command: !!python/object:os.system x\n", "1:10:"),
+    "own tag": (b"command: !Secret x\n", "1:10:"),
+    "binary tag": (b"command: !!binary aGk=\n", "1:10:"),
+    "two documents": (b"command: a\n---\ncommand: b\n", "2:1:"),
+    "list as key": (b"? [a, b]\n: c\n", "1:3:"),
+    "placeholder": (b"command: {{NAME}}\n", "1:11:"),
     "placeholder in a text": (
-        b"environment: {{NAME}}.azurecr.io/a:1\n",
-        "1:22: ",
-        "replace the placeholder `{{NAME}}`",
+        b"environment: {{NAME}}.azurecr.io/a:1\n", "1:22:",
     ),
-    "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6: `.nan` is not a finite", "quotes"),
-    "huge number": (b"limits: {timeout: 99999999999999999999999}\n", "1:19: the number", "quotes"),
-    "not UTF-8": (b"command: x\ndescription: caf\xe9\n", "2:17: the file is not text", "UTF-8"),
-    "binary": (b"\x7fELF\x02\x01\x00\x00", "1:1: the file holds the control", "binary"),
-    "zero byte": (b"command: a\x00b\n", "1:11: the file holds the control", "binary"),
-    "too large": (b"#" * (10 << 20), "1:1: the file is larger than 1 MB", "hint:"),
-    "merge of a text": (b"command: x\n<<: y\n", "2:5: `<<` takes a mapping", "hint:"),
+    "not finite": (b"command: x\ninputs:\n  a: .nan\n", "3:6:"),
+    "huge number": (b"limits: {timeout: 99999999999999999999999}\n", "1:19:"),
+    "not UTF-8": (b"command: x\ndescription: caf\xe9\n", "2:17:"),
+    "binary": (b"\x7fELF\x02\x01\x00\x00", "1:1:"),
+    "zero byte": (b"command: a\x00b\n", "1:11:"),
+    "too large": (b"#" * (10 << 20), "1:1:"),
+    "merge of a text": (b"command: x\n<<: y\n", "2:5:"),
     # Found by the server, placed by the command.
     "more nodes than it may have": (
         b"command: x\nenvironment: python\ntorchyard:\n  max_nodes: 2\n  min_nodes: 3\n",
-        "5:3: `torchyard.min_nodes` is 3, and `torchyard.max_nodes` is 2",
-        "hint:",
+        "5:3:",
     ),
     "another number to start with": (
         b"command: x\nenvironment: python\nresources:\n  instance_count: 5\n"
-        b"torchyard: {max_nodes: 2}\n",
-        "4:3: `instance_count` is 5, and the job has 1 to 2 nodes",
-        "hint:",
+        b"torchyard: {max_nodes: 2}\n", "4:3:",
     ),
-    "unknown key": (b"command: x\ncomand: y\n", "2:1: unknown key `comand`", "`command`"),
-    "key in another's case": (b"Command: x\n", "1:1: unknown key `Command`", "`command`"),
+    "unknown key": (b"command: x\ncomand: y\n", "2:1:"),
+    "key in another's case": (b"Command: x\n", "1:1:"),
     "unknown key below": (
         b"command: x\nenvironment: python\n\nresources:\n  # how many\n  instance_counts: 2\n",
-        "6:3: unknown key `instance_counts`",
-        "did you mean `instance_count`?",
+        "6:3:",
     ),
     "key at the wrong level": (
-        b"command: x\nenvironment: python\ninstance_count: 2\n",
-        "3:1: unknown key `instance_count`",
-        "resources",
+        b"command: x\nenvironment: python\ninstance_count: 2\n", "3:1:",
     ),
     "unknown key of an input": (
         b"command: x\nenvironment: python\ninputs:\n  a:\n    type: uri_file\n    paht: y\n",
-        "6:5: unknown key `paht`",
-        "`path`",
+        "6:5:",
     ),
     "unknown key of an output": (
         b"command: x\nenvironment: python\noutputs:\n  a:\n    tpye: uri_file\n",
-        "5:5: unknown key `tpye`",
-        "`type`",
+        "5:5:",
     ),
     "unknown key of the environment": (
-        b"command: x\nenvironment:\n  imgae: python:3.11\n",
-        "3:3: unknown key `imgae`",
-        "`image`",
+        b"command: x\nenvironment:\n  imgae: python:3.11\n", "3:3:",
     ),
     "unknown key of the distribution": (
         b"command: x\nenvironment: python\ndistribution:\n  type: pytorch\n"
-        b"  process_count: 2\n",
-        "5:3: unknown key `process_count`",
-        "`process_count_per_instance`",
+        b"  process_count: 2\n", "5:3:",
     ),
     "unknown key of the limits": (
-        b"command: x\nenvironment: python\nlimits: {timeuot: 3}\n",
-        "3:10: unknown key `timeuot`",
-        "`timeout`",
+        b"command: x\nenvironment: python\nlimits: {timeuot: 3}\n", "3:10:",
     ),
-    "missing command": (b"environment: python\n", "1:1: ", "command"),
-    "missing environment": (b"# a job\ncommand: x\n", "2:1: ", "environment"),
-    "empty command": (b"command: ''\nenvironment: python\n", "1:1: ", "command"),
-    "command of a wrong type": (b"environment: python\ncommand: [a, b]\n", "2:1: ", "hint:"),
+    "missing command": (b"environment: python\n", "1:1:"),
+    "missing environment": (b"# a job\ncommand: x\n", "2:1:"),
+    "empty command": (b"command: ''\nenvironment: python\n", "1:1:"),
+    "command of a wrong type": (b"environment: python\ncommand: [a, b]\n", "2:1:"),
     "instance count of a wrong type": (
-        b"command: x\nenvironment: python\nresources: {instance_count: two}\n",
-        "3:13: ",
-        "hint:",
+        b"command: x\nenvironment: python\nresources: {instance_count: two}\n", "3:13:",
     ),
     "instance count below one": (
-        b"command: x\nenvironment: python\nresources: {instance_count: 0}\n", "3:13: ", "hint:"
+        b"command: x\nenvironment: python\nresources: {instance_count: 0}\n", "3:13:"
     ),
     "resources of a wrong type": (
-        b"command: x\nenvironment: python\nresources: 2\n", "3:1: ", "hint:"
+        b"command: x\nenvironment: python\nresources: 2\n", "3:1:"
     ),
     "inputs of a wrong type": (
-        b"command: x\nenvironment: python\ninputs: [a, b]\n", "3:1: ", "hint:"
+        b"command: x\nenvironment: python\ninputs: [a, b]\n", "3:1:"
     ),
     "timeout of a wrong type": (
-        b"command: x\nenvironment: python\nlimits:\n  timeout: soon\n", "4:3: ", "hint:"
+        b"command: x\nenvironment: python\nlimits:\n  timeout: soon\n", "4:3:"
     ),
-    "tags of a wrong type": (b"command: x\nenvironment: python\ntags: nice\n", "3:1: ", "hint:"),
-    "unknown type of job": (b"type: comand\ncommand: x\n", "1:1: ", "`command`"),
-    "another type of job": (b"type: pipeline\ncommand: x\n", "1:1: ", "hint:"),
+    "tags of a wrong type": (b"command: x\nenvironment: python\ntags: nice\n", "3:1:"),
+    "unknown type of job": (b"type: comand\ncommand: x\n", "1:1:"),
+    "another type of job": (b"type: pipeline\ncommand: x\n", "1:1:"),
     "unknown type of input": (
         b"command: x\nenvironment: python\ninputs:\n"
-        b"  a: {type: uri_flie, path: 'https://e.org/x'}\n",
-        "4:7: ",
-        "uri_file",
+        b"  a: {type: uri_flie, path: 'https://e.org/x'}\n", "4:7:",
     ),
     "unknown mode": (
         b"command: x\nenvironment: python\ninputs:\n"
-        b"  a: {type: uri_file, path: 'https://e.org/x', mode: ro_muont}\n",
-        "4:48: ",
-        "ro_mount",
+        b"  a: {type: uri_file, path: 'https://e.org/x', mode: ro_muont}\n", "4:48:",
     ),
     "unknown distribution": (
-        b"command: x\nenvironment: python\ndistribution:\n  type: pytroch\n",
-        "4:3: ",
-        "pytorch",
+        b"command: x\nenvironment: python\ndistribution:\n  type: pytroch\n", "4:3:",
     ),
     "value and path": (
         b"command: x\nenvironment: python\ninputs:\n  a: {value: 1, path: 'azureml:x:1'}\n",
-        "4:3: ",
-        "hint:",
+        "4:3:",
     ),
     "unknown expression": (
-        b"command: echo ${{input.a}}\nenvironment: python\ninputs: {a: 1}\n", "1:1: ", "inputs.a"
+        b"command: echo ${{input.a}}\nenvironment: python\ninputs: {a: 1}\n", "1:1:"
     ),
     "expression of an absent input": (
         b"command: echo ${{inputs.dta}}\nenvironment: python\ninputs: {data: 1}\n",
-        "1:1: ",
-        "data",
+        "1:1:",
     ),
     "name too long": (
-        b"name: " + b"n" * 300 + b"\ncommand: x\nenvironment: python\n", "1:1: ", "hint:"
+        b"name: " + b"n" * 300 + b"\ncommand: x\nenvironment: python\n", "1:1:"
     ),
-    "name with a slash": (b"name: a/b\ncommand: x\nenvironment: python\n", "1:1: ", "hint:"),
+    "name with a slash": (b"name: a/b\ncommand: x\nenvironment: python\n", "1:1:"),
     "name taken": (
-        b"name: taken\ncommand: another\nenvironment: python\n",
-        "1:1: job `taken` exists",
-        "another `name`",
+        b"name: taken\ncommand: another\nenvironment: python\n", "1:1:",
     ),
     "input name with blanks": (
-        b"command: x\nenvironment: python\ninputs:\n  'a b': 1\n", "4:3: ", "hint:"
+        b"command: x\nenvironment: python\ninputs:\n  'a b': 1\n", "4:3:"
     ),
     "unknown compute": (
-        b"command: x\nenvironment: python\ncompute: azureml:nope\n", "3:1: ", "yard compute list"
+        b"command: x\nenvironment: python\ncompute: azureml:nope\n", "3:1:"
     ),
     "more nodes than there are": (
-        b"command: x\nenvironment: python\nresources: {instance_count: 999}\n", "3:13: ", ""
+        b"command: x\nenvironment: python\nresources: {instance_count: 999}\n", "3:13:"
     ),
     "unknown environment": (
-        b"command: x\nenvironment: azureml:nope:1\n", "2:1: ", "hint:"
+        b"command: x\nenvironment: azureml:nope:1\n", "2:1:"
     ),
     "unknown version of an environment": (
-        b"command: x\nenvironment: azureml:python:99\n", "2:1: ", "hint:"
+        b"command: x\nenvironment: azureml:python:99\n", "2:1:"
     ),
-    "no reference": (b"command: x\nenvironment: 'azureml:a:b:c'\n", "2:1: ", "hint:"),
+    "no reference": (b"command: x\nenvironment: 'azureml:a:b:c'\n", "2:1:"),
     "unknown data asset": (
         b"command: x\nenvironment: python\ninputs:\n  a: {path: 'azureml:nope:1'}\n",
-        "4:7: ",
-        "hint:",
+        "4:7:",
     ),
     "unknown datastore": (
         b"command: x\nenvironment: python\ninputs:\n"
-        b"  a: {path: 'azureml://datastores/nope/paths/x'}\n",
-        "4:7: ",
-        "hint:",
+        b"  a: {path: 'azureml://datastores/nope/paths/x'}\n", "4:7:",
     ),
     "unknown job's output": (
         b"command: x\nenvironment: python\ninputs:\n"
-        b"  a: {path: 'azureml://jobs/nope/outputs/model'}\n",
-        "4:7: ",
-        "hint:",
+        b"  a: {path: 'azureml://jobs/nope/outputs/model'}\n", "4:7:",
     ),
     "a path of a datastore where nothing is": (
         b"command: x\nenvironment: python\ninputs:\n"
-        b"  a: {path: 'azureml://datastores/workspaceblobstore/paths/nope/'}\n",
-        "4:7: ",
-        "",
+        b"  a: {path: 'azureml://datastores/workspaceblobstore/paths/nope/'}\n", "4:7:",
     ),
     # Found here, in what the document names.
-    "missing code": (b"command: x\ncode: ./nope\n", "2:1: the path `./nope` does not", "relative"),
+    "missing code": (b"command: x\ncode: ./nope\n", "2:1:"),
     "missing input": (
         b"command: x\nenvironment: python\ninputs:\n  a:\n    type: uri_folder\n    path: nope\n",
-        "6:5: the path `nope` does not exist",
-        "relative",
+        "6:5:",
     ),
     "file as folder": (
         b"command: x\ninputs:\n  data:\n    path: job.yml\nenvironment: python\n",
-        "4:5: the input's path `job.yml` is a file",
-        "uri_file",
+        "4:5:",
     ),
     "folder as file": (
         b"command: x\ninputs:\n  data:\n    type: uri_file\n    path: .\nenvironment: python\n",
-        "5:5: the input's path `.` is a folder",
-        "uri_folder",
+        "5:5:",
     ),
     "missing conda file": (
-        b"command: x\nenvironment:\n  conda_file: conda.yml\n",
-        "3:3: the path `conda.yml` does not exist",
-        "relative",
+        b"command: x\nenvironment:\n  conda_file: conda.yml\n", "3:3:",
     ),
     "broken conda file": (
-        b"command: x\nenvironment:\n  conda_file: broken.yml\n",
-        "broken.yml:2:1: did not find",
-        "correct the YAML",
+        b"command: x\nenvironment:\n  conda_file: broken.yml\n", "broken.yml:2:1",
     ),
     "faulty conda file": (
-        b"command: x\nenvironment:\n  conda_file: faulty.yml\n",
-        "faulty.yml:4:5: pip option `-e` can't be used",
-        "list the packages",
+        b"command: x\nenvironment:\n  conda_file: faulty.yml\n", "faulty.yml:4:5",
     ),
     "faulty conda file of an environment's file": (
-        b"command: x\nenvironment: file:env.yml\n",
-        "faulty.yml:4:5: pip option `-e` can't be used",
-        "list the packages",
+        b"command: x\nenvironment: file:env.yml\n", "faulty.yml:4:5",
     ),
     "faulty requirements": (
-        b"command: x\nenvironment:\n  pip_requirements: faulty.txt\n",
-        "faulty.txt:3:1: pip option `--hash` can't be used",
-        "list the packages",
+        b"command: x\nenvironment:\n  pip_requirements: faulty.txt\n", "faulty.txt:3:1",
     ),
     "faulty trial": (
         b"type: sweep\ntrial: trial.yml\nsearch_space: {a: {type: choice, values: [1]}}\n"
         b"sampling_algorithm: random\nobjective: {goal: minimize, primary_metric: m}\n",
-        "trial.yml:1:1: the command uses `${{search_space.b}}`",
-        "add a range for `b` to the search space",
+        "trial.yml:1:1",
     ),
     "requirements of requirements": (
-        b"command: x\nenvironment:\n  pip_requirements: nested.txt\n",
-        "nested.txt:2:1: `-r` names",
-        "into this file",
+        b"command: x\nenvironment:\n  pip_requirements: nested.txt\n", "nested.txt:2:1",
     ),
-    "path too long": (b"command: x\ncode: " + b"a" * 5000 + b"\n", "2:1: the path", "hint:"),
-    "link out": (b"command: x\ncode: links\n", "2:1: the link `out` points out of", "copy"),
-    "broken link": (b"command: x\ncode: broken\n", "2:1: the link `gone` points to no", ""),
-    "circle of links": (b"command: x\ncode: circle\n", "2:1: the link `a/up` points", "holds it"),
-    "circle of files": (b"command: x\ncode: circle2\n", "2:1: the link `me` points to no", ""),
-    "link out below": (b"command: x\ncode: deep\n", "2:1: the link `a/b/out` points out", "copy"),
+    "path too long": (b"command: x\ncode: " + b"a" * 5000 + b"\n", "2:1:"),
+    "link out": (b"command: x\ncode: links\n", "2:1:"),
+    "broken link": (b"command: x\ncode: broken\n", "2:1:"),
+    "circle of links": (b"command: x\ncode: circle\n", "2:1:"),
+    "circle of files": (b"command: x\ncode: circle2\n", "2:1:"),
+    "link out below": (b"command: x\ncode: deep\n", "2:1:"),
     "input that links out": (
-        b"command: x\nenvironment: python\ninputs:\n  a: {path: links}\n",
-        "4:7: the link `out` points out of",
-        "copy",
+        b"command: x\nenvironment: python\ninputs:\n  a: {path: links}\n", "4:7:",
     ),
     "no such repository": (
         b"command: x\nenvironment: python\ncode: git+file:///nowhere/at/all.git\n",
-        "3:1: `git+file:///nowhere/at/all.git` could not be cloned",
-        "git ls-remote",
+        "3:1:",
     ),
     "no such protocol for git": (
-        b"command: x\nenvironment: python\ncode: git+ext::sh -c id\n", "3:1: ", "git@host"
+        b"command: x\nenvironment: python\ncode: git+ext::sh -c id\n", "3:1:"
     ),
     "a password in a URL": (
         b"command: x\nenvironment: python\n"
-        b"code: git+file://user:secret@/nowhere/at/all.git\n",
-        "3:1: `git+file:///nowhere/at/all.git` could not be cloned",
-        "",
+        b"code: git+file://user:secret@/nowhere/at/all.git\n", "3:1:",
     ),
-    "pipe": (b"command: x\ncode: pipe\n", "2:1: `fifo` is neither a file", "amlignore"),
-    "name not UTF-8": (b"command: x\ncode: bytes\n", "2:1: the file name `caf\\xe9`", "rename"),
-    "too many files": (b"command: x\ncode: many\n", "2:1: total snapshot size", "MAX_FILES"),
+    "pipe": (b"command: x\ncode: pipe\n", "2:1:"),
+    "name not UTF-8": (b"command: x\ncode: bytes\n", "2:1:"),
+    "too many files": (b"command: x\ncode: many\n", "2:1:"),
 }  # fmt: skip
 
 
@@ -361,20 +302,21 @@ def test_there_are_enough_cases() -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_bad_job_file(yard: Yard, folder: Path, name: str) -> None:
-    content, problem, hint = DOCUMENTS[name]
+def test_bad_job_file(yard: Yard, folder: Path, name: str, sentence: Sentence) -> None:
+    content, place = DOCUMENTS[name]
     (folder / "job.yml").write_bytes(content)
     created = yard("job", "create", "-f", "job.yml")
     assert created.code == 2, created.err
     first = created.err.splitlines()[0]
     # What is wrong in a file that the job names is told at that file's line.
-    start = "" if ".yml:" in problem or ".txt:" in problem else "job.yml:"
-    assert first.startswith(f"error: {start or problem}"), created.err
-    assert problem in first, created.err
-    assert hint in created.err, created.err
+    file = "" if ".yml:" in place or ".txt:" in place else "job.yml:"
+    assert first.startswith(f"error: {file}{place}"), created.err
     assert "Traceback" not in created.err and created.out == b"" and "secret" not in created.err
-    if "cloned" in problem or name == "name taken":
-        return  # only creating asks for those
+    if name in ("no such repository", "a password in a URL"):
+        return  # only creating asks for those, and the sentence is git's
+    sentence.is_printed(created.err)
+    if name == "name taken":
+        return  # only creating asks for it
     validated = yard("job", "validate", "-f", "job.yml", "-o", "none")
     assert (validated.code, validated.err) == (2, created.err)
 
