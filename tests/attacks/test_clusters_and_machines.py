@@ -130,6 +130,23 @@ def test_what_the_administrator_chose_stays_when_others_change_the_rest(site: Se
     assert compute["torchyard"]["address"] == ADDRESS
 
 
+def test_with_a_runner_only_who_administers_the_server_attaches_a_cluster(site: Served) -> None:
+    site.job_token("running", "olga")
+    app: Any = site.client.app
+    app.state.jobs_as_server_user = False
+    tagged = {"name": "mine", "tags": {"torchyard.engine": "ray", "torchyard.address": ADDRESS}}
+    for document in (ray_cluster(), {**tagged, "type": "amlcompute"}):
+        for who in ("carl", "olga", "job of olga"):
+            error = site.refused(who, "PUT", f"{HERE}/computes/mine", document)
+            assert "`address`" in error["message"]
+    assert "mine" not in str(site.ok("home", "GET", f"{HERE}/computes"))
+    site.ok("home", "PUT", f"{HERE}/computes/mine", ray_cluster())
+    changed = {**ray_cluster(), "max_instances": 7}
+    assert site.ok("carl", "PUT", f"{HERE}/computes/mine", changed)["max_instances"] == 7
+    changed["torchyard"]["address"] = "192.0.2.1:6379"
+    site.refused("carl", "PUT", f"{HERE}/computes/mine", changed)
+
+
 def test_with_a_runner_the_token_of_ray_is_for_who_administers_the_server(site: Served) -> None:
     path, body = f"{HERE}/machines/machines/lab-3", {"address": "192.0.2.7", "facts": {}}
     app: Any = site.client.app

@@ -108,7 +108,8 @@ def test_a_killed_head_starts_again_beside_a_node_of_its_machine(
                 "the end of the head",
             )
             # As init does for a server that is gone.
-            heads._children["lab"].wait()
+            lab = heads._children["lab"]
+            wait_until(lambda: lab.poll() is not None, 30, "the end of the head's process")
             following = Heads(folder, os.environ, lambda: ray_environment, lambda: "127.0.0.1")
             assert following.find("lab") is None
             # Where machines look for it.

@@ -29,7 +29,7 @@ _LIMIT_S = 90.0
 
 
 class RunnerSite:
-    """Users `server`, `build`, `other` and the pool `job1`… of one test; see `user`."""
+    """Users `server`, `build`, `engine`, `other` and the pool `job1`… of one test; see `user`."""
 
     def __init__(self, folder: Path, number: str) -> None:
         self.folder = folder
@@ -60,6 +60,7 @@ class RunnerSite:
             "server_user": self.user("server"),
             "pool": {"prefix": self.user("job"), "count": 2},
             "build_user": self.user("build"),
+            "engine_user": self.user("engine"),
             "node_folder": str(self.node_folder),
             "state": str(self.state),
             "python": python_for_all(),
@@ -169,7 +170,7 @@ def runner_site(**changes: Any) -> Iterator[RunnerSite]:
     folder.chmod(0o755)
     site = RunnerSite(folder, str(os.getpid()))
     try:
-        site.add_users("server", "build", "other", "job1", "job2")
+        site.add_users("server", "build", "engine", "other", "job1", "job2")
         site.configure(**changes)
         site.start()
         yield site

@@ -181,7 +181,7 @@ def shared_site(requirement: str = ".", **changes: Any) -> Iterator[SharedSite]:
     folder.chmod(0o755)
     site = SharedSite(folder, str(os.getpid()))
     try:
-        site.add_users("server", "build", "other", "job1", "job2", "anna")
+        site.add_users("server", "build", "engine", "other", "job1", "job2", "anna")
         site.install(requirement)
         site.home.mkdir(mode=0o700)
         shutil.chown(site.home, site.user("server"), site.user("server"))

@@ -37,6 +37,7 @@ READERS_OF_VARIABLES = (
     "environments/selftest/",
     "executors/bootstrap_program.py",
     "executors/ray/bridge_program.py",
+    "executors/ray/private_start.py",
     "executors/slurm/on_node.py",
     "local_program/",
     "node_agent/",

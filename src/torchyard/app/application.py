@@ -169,7 +169,7 @@ def _parts(
     signer = Signer(services.home, services.for_nodes.server_id)
     access = Access(services.db, services.clock, signer, hold.is_held(services.home))
     scheduler = Scheduler(services, services.engines, url)
-    ray_heads = heads.of_server(services.home, environ)
+    ray_heads = heads.of_server(services.home, environ, services.runner)
     sender = Sender(services.db, services.clock, services.messages)
     gates = FolderGates(
         services.home, services.for_nodes.server_id, partial(_own_address, services, url)
@@ -211,7 +211,7 @@ def _engines(
     further: Mapping[str, Opener],
     runner: RunnerClient | None,
 ) -> Engines:
-    installed = engines.openers(home, environ, LaunchFiles(home), for_nodes)
+    installed = engines.openers(home, environ, LaunchFiles(home), for_nodes, runner)
     refused = {engines.SLURM: engines.AS_SERVER} if runner is not None else {}
     return Engines(local, {**installed, **further}, refused)
 

@@ -57,6 +57,7 @@ def create(
     engines: Collection[str] = (LOCAL,),
     describe: Callable[[str, Mapping[str, Any]], object] | None = None,
     may_name_files: bool = False,
+    has_runner: bool = False,
 ) -> Compute:
     """Create or update a cluster from its YAML document, with its minimum of nodes.
 
@@ -66,10 +67,10 @@ def create(
         home: the folder that has `sizes.yml`.
         engines: those that this server runs.
         describe: asks an engine what it says of a cluster with these settings.
-        may_name_files: see server_files.py.
+        may_name_files, has_runner: see server_files.py.
 
     Raises:
-        Forbidden: it names files of the server's machine.
+        Forbidden: it names files of the server's machine, or an address.
         InvalidSpec: a key is unknown, or a value is wrong, or its engine refuses the settings.
         Conflict: it is being deleted, or jobs run on nodes of another size.
     """
@@ -84,7 +85,7 @@ def create(
         lambda body: documents.read(body, workspace, now, available_sizes, engines), document
     )
     new_compute = replace(new_compute, owner=owner)
-    server_files.check(new_compute, existing, may_name_files)
+    server_files.check(new_compute, existing, may_name_files, has_runner)
     if describe is not None and not new_compute.is_local:
         _is_accepted(new_compute, describe)
     with db.write() as connection:

@@ -22,6 +22,7 @@ from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound, d
 from torchyard.compute import machine_store as store
 from torchyard.compute import store as clusters
 from torchyard.compute.types import Compute, JoinedMachine
+from torchyard.executors.ray import labels
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -223,6 +224,19 @@ def drained(connection: Connection, workspace: str, compute: str) -> list[str]:
     """The machines that take no further job."""
     rows = store.list_in(connection, workspace, compute)
     return [machine.name for machine in rows if machine.draining]
+
+
+def joined(connection: Connection, workspace: str, compute: str) -> dict[str, list[str]]:
+    """Address and owner's label of the machines that have joined, by name: each joined with a token
+    that says whose it is.
+    """
+    return {
+        machine.name: [
+            machine.address,
+            labels.EVERYBODY if machine.takes_everybody else labels.person_label(machine.owner),
+        ]
+        for machine in store.list_in(connection, workspace, compute)
+    }
 
 
 def remove(db: Database, workspace: str, compute: str, name: str) -> None:

@@ -23,6 +23,7 @@ from torchyard.workspaces.permissions import Permission
 _STATES = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
 
 EnginesOf = Annotated[Engines, Depends(from_state("engines"))]
+JobsAsServerUserOf = Annotated[bool, Depends(from_state("jobs_as_server_user"))]
 MachineOf = Annotated[Machine, Depends(from_state("devices"))]
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"], route_class=GuardedRoute)
@@ -48,6 +49,7 @@ def create(
     home: HomeOf,
     machine: MachineOf,
     engines: EnginesOf,
+    jobs_as_server_user: JobsAsServerUserOf,
     workspace: str,
     name: str,
     identity: Person,
@@ -66,6 +68,7 @@ def create(
         engines=engines.names,
         describe=engines.describe,
         may_name_files=people.administers(db, identity),
+        has_runner=not jobs_as_server_user,
     )
     return {**_with_use(db, compute), "notices": promises.notices(compute, machine)}
 

@@ -1,10 +1,11 @@
-"""Settings of a cluster that name files of the server's machine.
+"""Settings of a cluster that name files of the server's machine, or whom the server trusts.
 
 Owns: which they are, who may name one.
 Leaves: reading them to executors/.
 Always: naming another file takes the role of who administers the server: Slurm's programs load
 what a configuration names, as the server's user, and what a token's file holds is sent to the
-address that the same document chooses; in a shared folder the server makes and removes files.
+address that the same document chooses; in a shared folder the server makes and removes files. With
+a runner so does naming a cluster's address: who holds the cluster answers the server's bridge.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ _KEYS = {
 }
 
 
-def check(compute: Compute, before: Compute | None, may_name_files: bool) -> None:
+def check(compute: Compute, before: Compute | None, may_name_files: bool, has_runner: bool) -> None:
     """
     Args:
         may_name_files: whether who asks administers the server.
+        has_runner: jobs run as other users than the server.
 
     Raises:
         Forbidden: a file is named that the cluster does not use already, or one that it uses would
@@ -31,6 +33,14 @@ def check(compute: Compute, before: Compute | None, may_name_files: bool) -> Non
     if may_name_files:
         return
     current = before.settings if before is not None and before.engine == compute.engine else {}
+    address = compute.settings.get("address")
+    if has_runner and address is not None and address != current.get("address"):
+        raise Forbidden(
+            "`address` names a cluster whose answers this server is to believe; the role `owner` "
+            "of the server is required to choose it",
+            "ask who administers the server to attach the cluster; you can change its other keys "
+            "then",
+        )
     for key, setting in _KEYS.items():
         if key not in compute.settings:
             continue

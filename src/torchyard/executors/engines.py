@@ -31,6 +31,7 @@ from torchyard.executors.executor import (
     Status,
 )
 from torchyard.executors.launch_files import LaunchFiles
+from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.shared.plan import LOCAL, LaunchPlan
 
@@ -49,16 +50,21 @@ _SLOW_S = 0.5
 _PAUSES = 3.0
 _LONGEST_PAUSE_S = 30.0
 RAY, SLURM = "ray", "slurm"
-# `open_engine(home, environ, launches, server) -> Engine` of each.
+# `open_engine(home, environ, launches, server) -> Engine` of each; Ray's is told the runner, too.
 _MODULES = {RAY: "torchyard.executors.ray.engine", SLURM: "torchyard.executors.slurm.engine"}
 
 
 def openers(
-    home: Path, environ: Mapping[str, str], launches: LaunchFiles, server: ServerForNodes
+    home: Path,
+    environ: Mapping[str, str],
+    launches: LaunchFiles,
+    server: ServerForNodes,
+    runner: RunnerClient | None = None,
 ) -> dict[str, Opener]:
     """How to open the engines that this installation has, by name; imports none of them."""
+    further = {RAY: [runner]}
     return {
-        engine: partial(_open, module, home, environ, launches, server)
+        engine: partial(_open, module, home, environ, launches, server, *further.get(engine, []))
         for engine, module in _MODULES.items()
         if _is_installed(module)
     }

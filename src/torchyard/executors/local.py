@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from torchyard.executors.device_locks import LockedDevice, give_back
 from torchyard.executors.executor import DevicesTaken, Handle, Status
 from torchyard.executors.machine import Machine
 from torchyard.executors.spawner import DirectSpawner, Records, Spawner
+from torchyard.shared import unix_sockets
 from torchyard.shared.node_records import receipt
 from torchyard.shared.plan import LOCAL, DevicePlan, LaunchPlan
 
@@ -102,11 +104,20 @@ class LocalExecutor:
     def _start(self, plan: LaunchPlan, locks: Mapping[int, Sequence[int]]) -> list[dict[str, int]]:
         workers = self._spawner.records(Path(plan.scratch), plan.node_count).workers
         return [
-            self._spawner.spawn(plan, node, locks.get(node, ()))
-            if worker is None
-            else receipt(worker)
+            self._spawn(plan, node, locks.get(node, ())) if worker is None else receipt(worker)
             for node, worker in enumerate(workers)
         ]
+
+    def _spawn(self, plan: LaunchPlan, node: int, locks: Sequence[int]) -> dict[str, int]:
+        """Start a node with its locks, and with the sockets that its script serves at."""
+        with ExitStack() as stack:
+            descriptors = list(locks)
+            for service in plan.services:
+                if service.socket and node == 0:
+                    listener = unix_sockets.listen(Path(service.socket))
+                    if listener is not None:  # else a start that began before has it
+                        descriptors.append(stack.enter_context(listener).fileno())
+            return self._spawner.spawn(plan, node, descriptors)
 
     def _handle_there(self, plan: LaunchPlan, machine: str) -> Handle:
         """Of an attempt whose server died before it stored the handle; launches nothing."""

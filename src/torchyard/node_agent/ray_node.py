@@ -138,7 +138,7 @@ class RayNode:
         for process in processes_of_session(child.pid):
             processes.send(process.pid, process.start_time, signal.SIGKILL)
         if not self._sessions.is_relative_to(self._folder):
-            shutil.rmtree(self._sessions, ignore_errors=True)
+            shutil.rmtree(self._sessions.parent, ignore_errors=True)
 
 
 def processes_of_session(leader: int) -> list[processes.Process]:
@@ -165,9 +165,10 @@ def _end_with(parent: int) -> None:
 
 
 def _sessions(folder: Path) -> Path:
+    """Below a folder that is closed to others: Ray opens its own to everybody."""
     sessions = folder / "s"
     if len(str(sessions)) > _LONGEST_PLACE:
-        sessions = _short_place(folder)
+        sessions = _short_place(folder) / "s"
     sessions.mkdir(mode=0o700, exist_ok=True)
     return sessions
 

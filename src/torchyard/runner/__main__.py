@@ -108,7 +108,9 @@ def _check(config: Config) -> int:
     scratch.prepare(config)
     _check_code()
     problems = 0
-    for name in dict.fromkeys([*config.accounts.values(), *config.pool, *config.build_users]):
+    for name in dict.fromkeys(
+        [*config.accounts.values(), *config.pool, *config.build_users, config.engine_user]
+    ):
         if not name:
             continue
         try:

@@ -47,7 +47,24 @@ def of_person(config: Config, person: str) -> Account:
     name = config.accounts.get(person) or _of_pool(config, person)
     if name in config.build_users:
         raise Refused("account_refused", f"`{name}` is a build user, and runs no jobs")
+    if name == config.engine_user:
+        raise Refused("account_refused", f"`{name}` is the engine user, and runs no jobs")
     return get_by_name(config, name)
+
+
+def engine(config: Config) -> Account:
+    """
+    Raises:
+        Refused: the configuration names none, or it may not be used.
+    """
+    if not config.engine_user:
+        raise Refused(
+            "no_engine_user",
+            "the runner has no engine user, and nobody else may run Ray",
+            "name one as `engine_user` in /etc/torchyard/runner.json, then restart "
+            "torchyard-runner",
+        )
+    return get_by_name(config, config.engine_user)
 
 
 def get_by_name(config: Config, name: str) -> Account:
@@ -56,7 +73,8 @@ def get_by_name(config: Config, name: str) -> Account:
     Raises:
         Refused: it may not run jobs.
     """
-    allowed = {*config.accounts.values(), *config.pool, *config.build_users}
+    special = (*config.build_users, config.engine_user)
+    allowed = {*config.accounts.values(), *config.pool, *special}
     if not name or name not in allowed:
         raise Refused(
             "account_refused", f"`{name}` is not an account of the runner's configuration"

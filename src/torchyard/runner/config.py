@@ -71,6 +71,7 @@ class Config:
     accounts: dict[str, str] = field(default_factory=dict)
     pool: tuple[str, ...] = ()
     build_users: tuple[str, ...] = ()
+    engine_user: str = ""
     node_folder: Path = NODE_FOLDER
     state: Path = STATE
     python: str = sys.executable
@@ -94,6 +95,11 @@ class Config:
     @property
     def builds(self) -> Path:
         return self.node_folder / "builds"
+
+    @property
+    def engines(self) -> Path:
+        """The engine user's own: environments of engines, sessions of their heads."""
+        return self.node_folder / "engines"
 
     @property
     def homes(self) -> Path:
@@ -125,6 +131,7 @@ def read(file: Path = FILE) -> Config:
         accounts=_texts(body, "accounts"),
         pool=_pool(body.get("pool")),
         build_users=_build_users(body.get("build_user")),
+        engine_user=_text(body, "engine_user", ""),
         node_folder=_path(body, "node_folder", NODE_FOLDER),
         state=_path(body, "state", STATE),
         python=str(_path(body, "python", Path(sys.executable))),
@@ -135,6 +142,12 @@ def read(file: Path = FILE) -> Config:
     )
     if config.server_uid == 0:
         raise _bad("`server_user` is root", "run yard-server as a user of its own")
+    others = {config.build_user, *config.accounts.values(), *config.pool}
+    if config.engine_user and config.engine_user in others:
+        raise _bad(
+            f"`engine_user` is `{config.engine_user}`, which runs builds or jobs, too",
+            "create a user that runs engines alone",
+        )
     return config
 
 

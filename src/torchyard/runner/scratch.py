@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from torchyard.runner import accounts
 from torchyard.runner.accounts import Account
 from torchyard.runner.config import Config, Refused, check_only_root_writes
 from torchyard.shared import access_lists
@@ -59,10 +60,27 @@ def prepare(config: Config) -> None:
             os.chown(folder, server.pw_uid, server.pw_gid, follow_symlinks=False)
         except FileExistsError:
             pass
+    if config.engine_user:
+        _prepare_engines(config)
     for folder, mode in ((config.scratch, 0o711), (config.workers, 0o755), (config.homes, 0o711)):
         folder.mkdir(mode=mode, exist_ok=True)
         check_only_root_writes(folder)
         os.chmod(folder, mode)
+
+
+def _prepare_engines(config: Config) -> None:
+    """Close the engine user's folder to everybody else: Ray opens what is below it to all."""
+    account = accounts.engine(config)
+    try:
+        os.mkdir(config.engines, 0o700)
+    except FileExistsError:
+        pass
+    folder = os.open(config.engines, _FOLDER)
+    try:
+        os.fchown(folder, account.uid, account.gid)
+        os.fchmod(folder, 0o700)
+    finally:
+        os.close(folder)
 
 
 def checked_attempt(value: Any) -> str:

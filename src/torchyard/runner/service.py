@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torchyard import __version__
-from torchyard.runner import accounts, builds, cgroups, launches, scratch
+from torchyard.runner import accounts, builds, cgroups, engines, launches, scratch
 from torchyard.runner.config import Config, Refused
 from torchyard.shared import runner_messages as messages
 from torchyard.shared.node_records import NodeRecords, receipt
@@ -91,6 +91,9 @@ def hello(request: RunnerRequest) -> Body:
         "server_user": config.server_user,
         "node_folder": str(config.node_folder),
         "build_user": next(iter(config.build_users), ""),
+        "engine_user": config.engine_user,
+        "engines": str(config.engines),
+        "python": config.python,
         "cgroups": cgroups.own() is not None,
     }
 
@@ -253,6 +256,17 @@ def remove_build(request: RunnerRequest) -> Body:
     return {"removed": scratch.remove_build(request.config, request.text("build"))}
 
 
+def engine(request: RunnerRequest) -> Body:
+    signal.alarm(0)
+    if os.fork():
+        os._exit(0)  # what lasts as long as a cluster is used is not one that others wait for
+    return engines.run(request.config, request.body, request.descriptors, request.connection)
+
+
+def signal_engine(request: RunnerRequest) -> Body:
+    return engines.signal_lasting(request.config, request.body)
+
+
 REQUESTS: dict[str, Callable[[RunnerRequest], Body]] = {
     "hello": hello,
     "account": account,
@@ -269,6 +283,8 @@ REQUESTS: dict[str, Callable[[RunnerRequest], Body]] = {
     "remove": remove,
     "build": build,
     "remove_build": remove_build,
+    "engine": engine,
+    "signal_engine": signal_engine,
 }
 # Their process becomes the account.
 _AS_ACCOUNT = frozenset(["records", "states", "signal", "left_files", "open_left", "size"])

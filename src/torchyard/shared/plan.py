@@ -111,6 +111,9 @@ class GatePlan:
 class ServicePlan:
     """A program beside the ranks. `kind` is jupyter_lab, tensor_board, vs_code or custom, which
     `command` starts, or the script itself; `port` is 0 where the node chooses one.
+
+    `is_handed`: the script inherits the socket that it listens at. On the server's machine the
+    server makes it, at `socket` in a folder of its own; elsewhere the node does.
     """
 
     name: str
@@ -119,6 +122,8 @@ class ServicePlan:
     all_nodes: bool = False
     log_dir: str = ""
     command: str = ""
+    is_handed: bool = False
+    socket: str = ""
 
 
 @dataclass(frozen=True)

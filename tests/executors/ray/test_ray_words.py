@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,17 +99,48 @@ def test_a_persons_jobs_go_to_their_machines_and_to_those_for_everybody() -> Non
     assert labels.person_label(labels.EVERYBODY) != labels.EVERYBODY
 
 
+@pytest.mark.parametrize(
+    ("said", "is_stranger"),
+    [
+        ({}, False),
+        # What a node says of itself, at its own address.
+        ({"owner": labels.EVERYBODY}, True),
+        ({"machine": "shared", "owner": labels.EVERYBODY}, True),
+        ({"machine": "lab-2", "owner": "bob"}, True),
+        ({"machine": "unheard-of"}, True),
+        ({"machine": ""}, True),
+        # What it says of another one's address, where it can't be called.
+        ({"machine": "shared", "owner": labels.EVERYBODY, "address": "10.0.0.9"}, True),
+        ({"called": "10.0.0.66"}, True),
+        ({"node": "n2"}, True),
+    ],
+)
+def test_a_node_is_the_machine_that_joined_with_its_token_or_is_told_nothing(
+    said: dict[str, str], is_stranger: bool
+) -> None:
+    machines = {
+        "lab-1": ["10.0.0.1", "ann"],
+        "lab-2": ["10.0.0.2", "bob"],
+        "shared": ["10.0.0.9", labels.EVERYBODY],
+    }
+    said = {"machine": "lab-1", "owner": "ann", "address": "10.0.0.1", **said}
+    shown = {labels.MACHINE: said["machine"], labels.OWNER: said["owner"]}
+    nodes = {"n1": {"address": said["address"], "labels": shown}}
+    called = {"NodeID": said.get("node", "n1"), "IPAddress": said.get("called", "10.0.0.1")}
+    assert bridge_program._is_stranger(called, nodes, machines) is is_stranger
+    assert (bridge_program.OWNER, bridge_program.MACHINE) == (labels.OWNER, labels.MACHINE)
+
+
 @pytest.mark.parametrize("address", ["", "head", "head:0", "head:70000", "http://head:1", "a b:1"])
 def test_an_address_is_a_host_and_a_port(address: str) -> None:
     with pytest.raises(EngineRefused, match="is not the address of a Ray cluster"):
         engine._address({"address": address})
 
 
-def test_programs_of_ray_get_the_token_s_file_and_nothing_of_this_process(tmp_path: Path) -> None:
+def test_a_bridge_gets_neither_the_token_nor_anything_else_of_this_process() -> None:
     environ = {"PATH": "/bin", "TORCHYARD_TOKEN": "t", "RAY_AUTH_TOKEN": "t", "RAY_USE_TLS": "1"}
-    variables = bridge.variables(environ, str(tmp_path / "token"))
-    assert variables["RAY_AUTH_MODE"] == "token"
-    assert variables["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
-    assert variables["RAY_USE_TLS"] == "1"
-    assert "t" not in variables.values()
-    assert bridge.variables(environ, "")["RAY_AUTH_MODE"] == "disabled"
+    environ["RAY_AUTH_TOKEN_PATH"] = "/elsewhere"
+    variables = bridge.variables(environ)
+    assert variables["RAY_USE_TLS"] == "1" and variables["PATH"] == "/bin"
+    assert variables["RAY_AUTH_MODE"] == "disabled"  # until it is told one
+    assert not {"t", "/elsewhere"} & set(variables.values())

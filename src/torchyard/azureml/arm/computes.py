@@ -124,6 +124,7 @@ class Computes:
             engines=self._services.engines.names,
             describe=self._services.engines.describe,
             may_name_files=people.administers(self._services.db, call.identity),
+            has_runner=self._services.runner is not None,
         )
         return PutResult(self._resource(call, compute), before is None, slow=True)
 

@@ -32,6 +32,7 @@ FILES = (
     "base/terminal_text.py",
     "executors/__init__.py",
     "executors/ray/__init__.py",
+    "executors/ray/programs.py",
     "executors/ray/ray_environment.py",
     "executors/ray/ray_variables.py",
     "node_agent/__init__.py",

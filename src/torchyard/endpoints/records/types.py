@@ -96,7 +96,7 @@ class Instance:
     """One running copy of a deployment's revision: a job of the deployment's owner.
 
     `number` is from 0, `starts` how many jobs there have been for it, `job` the last one's name.
-    `host` and `port` are where it takes requests, empty and 0 before it is ready.
+    `host` is the path of the socket where it takes requests, empty before it is ready; `port` is 0.
     """
 
     workspace: str

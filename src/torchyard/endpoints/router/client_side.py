@@ -40,6 +40,7 @@ _WRITE_HIGH_BYTES = 1 << 20
 _DROPPED = frozenset(
     (
         b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"content-length",
+        b"set-cookie",
         b"upgrade", b"trailer", b"te", b"x-ms-request-id", b"x-ms-client-request-id",
         b"azureml-model-deployment", b"proxy-authenticate",
         b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason",

@@ -22,6 +22,7 @@ from torchyard.endpoints.router.calls import Call
 from torchyard.endpoints.router.instance_side import InstanceConnection
 from torchyard.endpoints.router.statistics import Counters, DeploymentStatistics
 from torchyard.endpoints.router.table import DeploymentRow, InstanceRow
+from torchyard.shared import unix_sockets
 
 WAKE_S = 300.0
 """How long a request waits for a deployment's first instance."""
@@ -29,6 +30,7 @@ _MOST_FOR_WAKE = 1000
 _KEPT_S = 1.0  # less than servers of models keep idle connections, gunicorn's 2 s among them
 _CONNECT_S = 5.0
 _AVOIDED_S = 0.5
+_CROWDED_S = 0.01
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +67,12 @@ class Instance:
     async def _connect(self, call: Call) -> None:
         loop = self._deployment.loop
         try:
-            opened = _opened(self.row.host, self.row.port)
+            is_path = self.row.host.startswith("/")
+            opened = (
+                _opened_path(self.row.host) if is_path else _opened(self.row.host, self.row.port)
+            )
+            if opened is None and is_path:
+                opened = await asyncio.wait_for(_open_when_free(self.row.host), _CONNECT_S)
             if opened is None:
                 opening = loop.create_connection(
                     lambda: InstanceConnection(self), self.row.host, self.row.port
@@ -115,6 +122,31 @@ class Instance:
             if now - connection.idle_since >= older_than_s:
                 self._idle.remove(connection)
                 connection.close()
+
+
+def _opened_path(path: str) -> socket.socket | None:
+    """A connection to an instance by its socket; None where too many wait there just now.
+
+    Raises:
+        OSError: the instance has ended.
+    """
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    opened.setblocking(False)
+    try:
+        unix_sockets.connect(opened, path)
+    except BlockingIOError:
+        opened.close()
+        return None
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+async def _open_when_free(path: str) -> socket.socket:
+    while (opened := _opened_path(path)) is None:
+        await asyncio.sleep(_CROWDED_S)
+    return opened
 
 
 def _opened(host: str, port: int) -> socket.socket | None:

@@ -77,6 +77,8 @@ class RequestHead:
             BadHead: a header is there twice that may be there once.
         """
         name = name.lower()
+        if name == b"cookie":
+            return  # of a browser, for whatever else there is at this host
         if name in _SPECIAL:
             special = self._special
             if name in special:

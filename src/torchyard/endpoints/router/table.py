@@ -48,7 +48,11 @@ class Auth:
 
 @dataclass(frozen=True)
 class InstanceRow:
-    """One instance: where it listens; a draining one gets no new request."""
+    """One instance: where it listens; a draining one gets no new request.
+
+    `host` is the path of a Unix socket that nobody but this process's user reaches, and `port` is
+    0; or they are a program's that listens at a port.
+    """
 
     id: str
     host: str
@@ -274,12 +278,15 @@ def _instance(value: Any, at: str) -> InstanceRow:
     name, host = _text(row.get("id"), f"{at}.id"), _text(row.get("host"), f"{at}.host")
     if not _ID.match(name):
         raise BrokenTable(f"{at}.id: not 1 to 255 visible characters")
-    if not _HOST.match(host):
-        raise BrokenTable(f"{at}.host: not a host")
+    is_path = host.startswith("/") and "\0" not in host
+    if not is_path and not _HOST.match(host):
+        raise BrokenTable(f"{at}.host: neither a host nor an absolute path")
     return InstanceRow(
         name,
         host,
-        _bounded_integer(row.get("port"), f"{at}.port", 1, 65535),
+        _bounded_integer(
+            row.get("port"), f"{at}.port", 0 if is_path else 1, 0 if is_path else 65535
+        ),
         _flag(row.get("is_draining", False), f"{at}.is_draining"),
     )
 

@@ -1,15 +1,15 @@
 """The job that runs an instance.
 
-Owns: its name, its document, the port that it serves at.
+Owns: its name, its document, the socket that it serves at.
 Leaves: running it to jobs/, when there is one to keeper.py.
 Always: an instance's start has one name, so that a keeper that was killed never starts it twice;
-the job is its deployment's owner's.
+the job is its deployment's owner's; it listens at no port, for any user of the machine could call
+that without a key, and take it over when the instance ends.
 """
 
 from __future__ import annotations
 
 import shlex
-import socket
 from typing import Any
 
 from torchyard.base.db import Database
@@ -17,9 +17,10 @@ from torchyard.endpoints.records.types import Deployment, Instance
 from torchyard.endpoints.running import collection, environments, programs
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
-from torchyard.jobs.records.types import Job, parse_job
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import FileServices, Services
+from torchyard.jobs.spec.services import INHERITED
 from torchyard.workspaces.types import Identity, TokenKind
 
 EXPERIMENT = "online-endpoints"
@@ -59,12 +60,6 @@ def start(
     return submission.create(services, deployment.workspace, document, owner)[0]
 
 
-def port_of(job: Job) -> int:
-    """Where it serves on its node."""
-    service = parse_job(job).spec.services.get(SERVICE)
-    return 0 if service is None else service.port
-
-
 def document_of(
     services: FileServices, deployment: Deployment, spec: DeploymentSpec, instance: Instance
 ) -> dict[str, Any]:
@@ -72,12 +67,11 @@ def document_of(
         services.environments, deployment.workspace, spec
     )
     program = programs.of(services.blobs, spec)
-    port = _free_port()
     document: dict[str, Any] = {
         "name": instance.job,
         "display_name": f"{deployment.endpoint}/{deployment.name} {instance.number}",
         "experiment_name": EXPERIMENT,
-        "command": _command(deployment, spec, program, port),
+        "command": _command(deployment, spec, program),
         "code": program.code,
         "environment": environment,
         "environment_variables": {
@@ -85,7 +79,7 @@ def document_of(
             **collection.variables(services, deployment, spec),
             **spec.environment_variables,
         },
-        "services": {SERVICE: {"type": "custom", "port": port}},
+        "services": {SERVICE: {"type": "custom", "properties": {"socket": INHERITED}}},
         "tags": {"endpoint": deployment.endpoint, "deployment": deployment.name},
     }
     if spec.model is not None:
@@ -103,10 +97,8 @@ def command_of(has_model: bool) -> str:
     return f"{program} --model ${{{{inputs.model}}}}" if has_model else program
 
 
-def _command(
-    deployment: Deployment, spec: DeploymentSpec, program: programs.Program, port: int
-) -> str:
-    words = ["--port", str(port), "--root", program.root, "--entry", program.entry]
+def _command(deployment: Deployment, spec: DeploymentSpec, program: programs.Program) -> str:
+    words = ["--root", program.root, "--entry", program.entry]
     words += ["--service", f"{deployment.endpoint}-{deployment.name}"]
     words += ["--prefix", f"endpoints/{deployment.workspace}/{deployment.endpoint}"]
     command = f"{command_of(spec.model is not None)} {shlex.join(words)}"
@@ -116,10 +108,3 @@ def _command(
         if spec.model.folder:
             command += f" --leaf {shlex.quote(spec.model.folder)}"
     return command
-
-
-def _free_port() -> int:
-    """A port of this machine that is free now; an instance that finds it taken gets another."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -192,7 +192,7 @@ class Keeper:
                 step,
                 deployment,
                 spec if is_of_spec else served,
-                self._watcher.address_of(step.key, there),
+                self._watcher.socket_of(step.key, there),
             )
             self._watcher.done(step, there)
         return bool(steps)

@@ -2,7 +2,7 @@
 
 Owns: one probe after another of each instance, as its deployment's settings say.
 Leaves: what follows to decisions.py.
-Always: an instance is asked at its own address and at no other; an answer is never read beyond its
+Always: an instance is asked at its own socket and at no other; an answer is never read beyond its
 first line; one that starts is asked again at once, so that it serves as soon as it can.
 
 Source: the probes of Azure ML's managed online deployments: GET / of the inference server, 200 to
@@ -12,20 +12,15 @@ Source: the probes of Azure ML's managed online deployments: GET / of the infere
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torchyard.endpoints.spec.settings import Probe
+from torchyard.shared import unix_sockets
 
 _STARTING_PERIOD_S = 0.1
 _LINE_MOST_BYTES = 4096
-
-
-@dataclass(frozen=True)
-class Address:
-    host: str
-    port: int
 
 
 class Prober:
@@ -40,7 +35,7 @@ class Prober:
 
     def __init__(
         self,
-        address: Address,
+        path: str,
         readiness: Probe,
         liveness: Probe,
         has_served: bool,
@@ -49,10 +44,11 @@ class Prober:
     ) -> None:
         """
         Args:
+            path: of its socket.
             has_served: it was ready before.
             is_ready: it takes requests now.
         """
-        self.address = address
+        self.path = path
         self.is_ready = is_ready
         self._has_served = has_served
         self.is_dead = False
@@ -76,7 +72,7 @@ class Prober:
             failures = 0
             while failures < self._liveness.failure_threshold:
                 await asyncio.sleep(self._liveness.period)
-                self.error = await ask(self.address, self._liveness.timeout)
+                self.error = await ask(self.path, self._liveness.timeout)
                 failures = failures + 1 if self.error else 0
         finally:
             readiness.cancel()
@@ -89,7 +85,7 @@ class Prober:
         while True:
             # One that is out of rotation comes back as soon as it can.
             await asyncio.sleep(probe.period if self.is_ready else min(probe.period, 1))
-            error = await ask(self.address, probe.timeout)
+            error = await ask(self.path, probe.timeout)
             count = count + 1 if bool(error) == self.is_ready else 0
             limit = probe.failure_threshold if self.is_ready else probe.success_threshold
             if count >= limit:
@@ -102,7 +98,7 @@ class Prober:
         deadline = time.monotonic() + limit_s
         successes = 0
         while time.monotonic() < deadline:
-            self.error = await ask(self.address, max(probe.timeout, 1))
+            self.error = await ask(self.path, max(probe.timeout, 1))
             successes = 0 if self.error else successes + 1
             if successes >= probe.success_threshold:
                 return True
@@ -115,20 +111,25 @@ class Prober:
         self._changed()
 
 
-async def ask(address: Address, timeout_s: float) -> str:
+async def ask(path: str, timeout_s: float) -> str:
     """What is wrong; empty when it answers."""
     try:
-        return await asyncio.wait_for(_get(address), timeout_s)
+        return await asyncio.wait_for(_get(path), timeout_s)
     except asyncio.TimeoutError:
         return f"no answer to a probe within {timeout_s:g} s"
     except (OSError, ValueError) as error:
         return f"a probe failed: {error}"
 
 
-async def _get(address: Address) -> str:
-    reader, writer = await asyncio.open_connection(
-        address.host, address.port, limit=_LINE_MOST_BYTES
-    )
+async def _get(path: str) -> str:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        unix_sockets.connect(connection, path)
+    except OSError:
+        connection.close()
+        raise
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_LINE_MOST_BYTES)
     try:
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         words = (await reader.readline()).split()

@@ -1,43 +1,54 @@
-"""Loopback listeners for instances on other machines.
+"""Sockets for instances on other machines, as if they were here.
 
 Owns: the listeners, passing bytes to the instance's service through its node's tunnel.
 Leaves: the tunnel to interactive/ and tunnels/.
-Always: a listener is on loopback; it ends with its instance, and its connections with it.
+Always: only the server's user, and so the router, reaches a listener; it ends with its instance,
+and its connections with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from contextlib import suppress
+from pathlib import Path
 
 from torchyard.base.errors import TorchyardError
 from torchyard.endpoints.running.instance_jobs import SERVICE
-from torchyard.endpoints.running.probes import Address
 from torchyard.interactive import running_nodes
 from torchyard.interactive.running_nodes import RunningNode
 from torchyard.jobs.services import Services
+from torchyard.shared import unix_sockets
 from torchyard.tunnels.tunnel import Channel, ChannelClosed
 
 _READ_BYTES = 1 << 16
-_HOST = "127.0.0.1"
 
 
 class Relay:
-    """Of one attempt."""
+    """Of one attempt.
 
-    def __init__(self, services: Services, attempt: str) -> None:
+    Args:
+        path: of the socket that it listens at.
+    """
+
+    def __init__(self, services: Services, attempt: str, path: Path) -> None:
+        self._path = path
         self._services = services
         self._node = RunningNode(attempt, 0, 0, 0)
         self._server: asyncio.AbstractServer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self) -> Address:
-        self._server = await asyncio.start_server(self._serve, _HOST, 0)
-        return Address(_HOST, int(self._server.sockets[0].getsockname()[1]))
+    async def open(self) -> None:
+        # One of a server that was killed is replaced: nobody answers there.
+        listener = unix_sockets.listen(self._path)
+        if listener is None:
+            raise OSError(errno.EADDRINUSE, f"another relay listens at {self._path}")
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener)
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
+            self._path.unlink(missing_ok=True)
         for task in self._tasks:
             task.cancel()
 

@@ -70,7 +70,7 @@ def deployment_row(
     rows = [
         InstanceRow(each.id, each.host, each.port, each.state is InstanceState.DRAINING)
         for each in instances
-        if each.state in _IN_TABLE and each.port
+        if each.state in _IN_TABLE and each.host
     ]
     requests, limits, collector = spec.request_settings, spec.own_settings, spec.data_collector
     batching = collect = None

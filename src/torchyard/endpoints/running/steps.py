@@ -24,7 +24,6 @@ from torchyard.endpoints.records.types import (
 from torchyard.endpoints.running import environments, instance_jobs
 from torchyard.endpoints.running.decisions import Key, Kind, Step
 from torchyard.endpoints.running.measuring import Figures
-from torchyard.endpoints.running.probes import Address
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.history.history_records import without_step
@@ -40,12 +39,12 @@ class Steps:
         self._services = services
 
     def carry_out(
-        self, step: Step, deployment: Deployment, spec: DeploymentSpec, address: Address | None
+        self, step: Step, deployment: Deployment, spec: DeploymentSpec, path: str
     ) -> None:
         """
         Args:
             spec: of the step's revision.
-            address: where the step's instance serves, if it does.
+            path: of the socket where the step's instance serves, if it does.
         """
         instance = self._instance(deployment, step.key)
         if step.kind is Kind.START:
@@ -62,14 +61,8 @@ class Steps:
         elif step.kind is Kind.RESTART:
             self._cancel(instance, kill=True)
             self._start(deployment, spec, step.key, instance.starts + 1)
-        elif step.kind is Kind.READY and address is not None:
-            self._change(
-                instance,
-                state=InstanceState.READY,
-                host=address.host,
-                port=address.port,
-                message="",
-            )
+        elif step.kind is Kind.READY and path:
+            self._change(instance, state=InstanceState.READY, host=path, message="")
         elif step.kind is Kind.UNREADY:
             message = f"its readiness probe fails: {step.message}"
             self._change(instance, state=InstanceState.UNREADY, message=message[:_MESSAGE_MOST])

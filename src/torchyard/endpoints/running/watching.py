@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from fastapi.concurrency import run_in_threadpool
 
+from torchyard.base.home import handed_sockets
 from torchyard.compute import actions as computes
 from torchyard.endpoints.records.types import Instance, InstanceState
 from torchyard.endpoints.running import instance_jobs
 from torchyard.endpoints.running.decisions import JobState, Key, Kind, Observation, Step
-from torchyard.endpoints.running.probes import Address, Prober
+from torchyard.endpoints.running.probes import Prober
 from torchyard.endpoints.running.relays import Relay
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.jobs import actions as jobs
@@ -26,16 +27,12 @@ from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import running
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import Services
-from torchyard.workspaces import actions as workspaces
 
-_OPEN = "open"
-_LOCAL_HOST = "127.0.0.1"
 # The router has read its table by then.
 _DRAIN_LEAST_S = 1.0
 _DRAIN_MORE_S = 30.0
 _LONGEST_DELAY_S = 60.0
 _PREFIX = "ScoringFailed: "
-_PORT_TAKEN = "PortTaken"
 _OWN_PLACE = re.compile(r" \([^()]*supervise\.py[^()]*\)\Z")
 
 
@@ -112,15 +109,16 @@ class Watcher:
             is_dead,
             self._is_drained(instance, watched, spec, in_flight),
             self._may_restart(instance, watched),
-            _PORT_TAKEN in error or (job is not None and job.status is Status.CANCELED),
+            job is not None and job.status is Status.CANCELED,
         )
 
-    def address_of(self, key: Key, there: Iterable[Instance]) -> Address | None:
+    def socket_of(self, key: Key, there: Iterable[Instance]) -> str:
+        """Where an instance serves; empty while it does not."""
         for instance in there:
             if (instance.revision, instance.number) == key:
                 prober = self._of(instance).prober
-                return None if prober is None else prober.address
-        return None
+                return "" if prober is None else prober.path
+        return ""
 
     def done(self, step: Step, there: Iterable[Instance]) -> None:
         """Take note of what was carried out."""
@@ -154,20 +152,16 @@ class Watcher:
     async def _open(
         self, watched: _Watched, instance: Instance, spec: DeploymentSpec, job: Job
     ) -> None:
-        port = instance_jobs.port_of(job)
-        if await run_in_threadpool(self._is_local, job):
-            address = Address(_LOCAL_HOST, port)
-        else:
-            attempt = await run_in_threadpool(running.attempt_of, self._services.db, job)
-            if attempt is None:
-                return
-            watched.relay = Relay(self._services, attempt)
-            address = await watched.relay.open()
-        # A relay's port is another one after a restart of the server.
-        is_same = (instance.host, instance.port) == (address.host, address.port)
-        is_ready = instance.state is InstanceState.READY and is_same
+        attempt = await run_in_threadpool(running.attempt_of, self._services.db, job)
+        if attempt is None:
+            return
+        path = handed_sockets.path(self._services.home, attempt, instance_jobs.SERVICE)
+        if not await run_in_threadpool(self._is_local, job):
+            watched.relay = Relay(self._services, attempt, path)
+            await watched.relay.open()
+        is_ready = instance.state is InstanceState.READY and instance.host == str(path)
         watched.prober = Prober(
-            address,
+            str(path),
             spec.readiness_probe,
             spec.liveness_probe,
             instance.state is not InstanceState.STARTING,
@@ -176,9 +170,7 @@ class Watcher:
         )
 
     def _is_local(self, job: Job) -> bool:
-        """Whether its ranks share this machine's network."""
-        if workspaces.get(self._services.db, job.workspace).network != _OPEN:
-            return False
+        """Whether it was handed a socket of this machine."""
         with self._services.db.read() as connection:
             compute = computes.find(connection, job.workspace, job.compute)
         return compute is None or compute.is_local

@@ -3,17 +3,17 @@
 Owns: one process per cluster, which Ray it runs on, time limits, what is wrong in people's words.
 Leaves: what requests mean to cluster.py, Ray to bridge_program.py.
 Always: a call ends within its time, whatever Ray does; a killed bridge costs no job, for the next
-one finds everything in Ray; jobs never see the cluster's token.
+one finds everything in Ray; jobs never see the cluster's token; nothing that a bridge says is
+believed unread: who holds the cluster may have written it.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import queue
 import socket
-import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -26,7 +26,8 @@ from typing import Any
 
 from torchyard.base.errors import BuildFailed
 from torchyard.executors.executor import EngineUnreachable
-from torchyard.executors.ray import ray_variables
+from torchyard.executors.ray import bridge_answers, ray_variables
+from torchyard.executors.ray.programs import RayPrograms, Running
 from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
 
 _PROGRAM = Path(__file__).with_name("bridge_program.py")
@@ -69,10 +70,10 @@ class ClusterAddress:
         return host.strip("[]"), int(port)
 
 
-def variables(environ: Mapping[str, str], token_file: str) -> dict[str, str]:
-    """What a program of Ray gets: its token by the file's name, never by itself."""
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a bridge gets; it is told the token, and writes it into a file of its own."""
     inherited = {name: environ[name] for name in _KEPT_VARIABLES if name in environ}
-    return {**inherited, **ray_variables.common(token_file)}
+    return {**inherited, **ray_variables.common(None)}
 
 
 class Bridge:
@@ -81,6 +82,7 @@ class Bridge:
         cluster: the one it leads to.
         server_id: keeps the servers apart that use one cluster.
         folder: for its log.
+        programs: as whom it runs.
     """
 
     def __init__(
@@ -90,15 +92,17 @@ class Bridge:
         environments: RayEnvironments,
         environ: Mapping[str, str],
         folder: Path,
+        programs: RayPrograms,
     ) -> None:
         self._cluster = cluster
+        self._programs = programs
         self._server_id = server_id
         self._environments = environments
-        self._environ = variables(environ, cluster.token_file)
+        self._environ = variables(environ)
         self._log = folder / f"bridge-{cluster.address.replace(':', '-').replace('/', '-')}.log"
         self._lock = threading.Lock()
         self._opening: threading.Thread | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Running | None = None
         self._error: EngineUnreachable | None = None
         self._failed_at = 0.0
         self._stage = ""
@@ -128,13 +132,16 @@ class Bridge:
         line = json.dumps({"id": number, "do": do, **request}) + "\n"
         try:
             with self._lock:
-                assert process.stdin is not None
                 process.stdin.write(line)
                 process.stdin.flush()
-            result = answer.result(limit_s)
+            result = bridge_answers.checked(do, answer.result(limit_s))
         except FutureTimeout:
             self._note_timeout(process)
             raise self._unreachable(f"does not answer within {limit_s:g} s") from None
+        except bridge_answers.BadAnswer as error:
+            self._forget(process)
+            process.kill()
+            raise self._unreachable(f"answers what no cluster says: {error}") from None
         except (OSError, ValueError):
             self._forget(process)
             raise self._unreachable("lost its connection; it is opened again") from None
@@ -154,7 +161,7 @@ class Bridge:
         if opening is not None:
             opening.join(_CONNECT_S)
 
-    def _opened(self, wait_s: float) -> subprocess.Popen[str]:
+    def _opened(self, wait_s: float) -> Running:
         with self._lock:
             process = self._process
             if process is not None and process.poll() is None:
@@ -175,14 +182,14 @@ class Bridge:
             raise EngineUnreachable(self._error.message, self._error.hint)
         raise self._unreachable(f"is not ready yet: {self._stage}")
 
-    def _note_timeout(self, process: subprocess.Popen[str]) -> None:
+    def _note_timeout(self, process: Running) -> None:
         self._timeouts += 1
         if self._timeouts >= _MOST_TIMEOUTS:
             self._timeouts = 0
             self._forget(process)
             process.kill()
 
-    def _forget(self, process: subprocess.Popen[str]) -> None:
+    def _forget(self, process: Running) -> None:
         with self._lock:
             if self._process is process:
                 self._process = None
@@ -205,9 +212,9 @@ class Bridge:
                 return
         _end(process)
 
-    def _connect(self) -> subprocess.Popen[str]:
+    def _connect(self) -> Running:
         self._check_port()
-        self._check_token()
+        token = self._read_token()
         tried = set()
         while True:
             tried.add(self.version)
@@ -217,7 +224,7 @@ class Bridge:
             except BuildFailed as error:
                 raise self._unreachable(f"can't be used: {error.message}", error.hint) from error
             self._stage = "the bridge to it starts"
-            process, lines = self._start(environment.python)
+            process, lines = self._start(environment.python, token)
             other = self._follow_start(process, lines)
             if other is None:
                 return process
@@ -240,38 +247,32 @@ class Bridge:
                 "is 6379 by default), and that this machine reaches it",
             ) from error
 
-    def _check_token(self) -> None:
-        name = self._cluster.token_file
+    def _read_token(self) -> str:
+        """Empty where the cluster asks for none."""
+        name, token, reason = self._cluster.token_file, "", "it is empty"
         if not name:
-            return
+            return ""
         try:
-            reason = "" if Path(name).read_text().strip() else "it is empty"
+            token = Path(name).read_text().strip()
         except (OSError, ValueError) as error:
             reason = str(error)
-        if reason:
+        if not token:
             raise self._unreachable(
                 f"needs the token in `{name}`, which can't be read: {reason}",
                 "write the cluster's token into it, readable by this server's user alone",
             )
+        return token
 
-    def _start(self, python: str) -> tuple[subprocess.Popen[str], queue.Queue[dict[str, Any]]]:
+    def _start(self, python: str, token: str) -> tuple[Running, queue.Queue[dict[str, Any]]]:
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_long = self._log.exists() and self._log.stat().st_size > _LOG_BYTES
         with open(self._log, "w" if is_long else "a") as log:
-            process = subprocess.Popen(
-                [python, "-I", str(_PROGRAM)],
-                env=self._environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-        assert process.stdin is not None
+            process = self._programs.open([python, "-I", str(_PROGRAM)], self._environ, log)
         cluster = {
             "address": self._cluster.address,
             "namespace": f"torchyard-{self._server_id}",
             "server_id": self._server_id,
+            "token": token,
         }
         with suppress(OSError, ValueError):
             process.stdin.write(json.dumps(cluster) + "\n")
@@ -280,18 +281,21 @@ class Bridge:
         threading.Thread(target=self._read, args=(process, lines), daemon=True).start()
         return process, lines
 
-    def _read(self, process: subprocess.Popen[str], stages: queue.Queue[dict[str, Any]]) -> None:
-        assert process.stdout is not None
+    def _read(self, process: Running, stages: queue.Queue[dict[str, Any]]) -> None:
         with process.stdout as lines:
-            for line in lines:
-                message = json.loads(line)
+            while line := lines.readline(bridge_answers.MOST_BYTES):
+                try:
+                    message = bridge_answers.read(line)
+                except bridge_answers.BadAnswer as error:
+                    print(f"a bridge of Ray is ended: {error}", file=sys.stderr, flush=True)
+                    process.kill()
+                    break
                 if "stage" in message:
                     stages.put(message)
                 else:
                     self._resolve(message)
         process.wait()
         with self._lock, suppress(OSError, ValueError):
-            assert process.stdin is not None
             process.stdin.close()
         stages.put({"stage": "failed", "kind": "ended", "message": "the bridge ended"})
         if self._process is process:
@@ -312,7 +316,7 @@ class Bridge:
                 answer.set_result(message["result"])
 
     def _follow_start(
-        self, process: subprocess.Popen[str], lines: queue.Queue[dict[str, Any]]
+        self, process: Running, lines: queue.Queue[dict[str, Any]]
     ) -> RayVersion | None:
         """None once it is ready, or the version that the cluster runs."""
         limit_s, doing = _IMPORT_S, "Ray can't be imported"
@@ -362,14 +366,11 @@ class Bridge:
         return EngineUnreachable(f"the Ray cluster at `{self._cluster.address}` {fault}", hint)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: Running) -> None:
     """A bridge ends when its standard input does; one that hangs is killed."""
     with suppress(OSError, ValueError):
-        if process.stdin is not None:
-            process.stdin.close()
+        process.stdin.close()
     try:
         process.wait(5)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        process.wait()
+    except TimeoutError:
+        process.kill()

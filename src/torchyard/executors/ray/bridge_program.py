@@ -7,15 +7,20 @@ whether it can be reached.
 Owns: groups, actors and what Ray says of them; a node's starter as the actor's child.
 Leaves: waiting no longer than it should, words for people, plans to engine.py; the node's work to
 the bootstrap.
-Always: standard library and Ray only; groups and actors carry the server's and the attempt's id, so
-that a launch is repeated safely by the next bridge; secrets go to an actor by a call and never into
-its description, which the head may write to disk; nothing of Ray's variables reaches a job.
+Always: standard library and Ray only; what Ray makes of this process, and the cluster's token, lie
+in a folder that nobody else enters, for Ray opens its own to everybody, whatever the umask; groups
+and actors carry the server's and the attempt's id, so that a launch is repeated safely by the next
+bridge; secrets go to an actor by a call and never into its description, which the head may write to
+disk, and on a cluster that machines join only once it is where a machine has joined; nothing of
+Ray's variables reaches a job.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
+import glob
 import importlib
 import json
 import os
@@ -34,6 +39,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 _PREFIX = "torchyard"
+# As labels.py has them.
+OWNER, MACHINE = "torchyard-owner", "torchyard-machine"
 _RPC_S = 4
 # An actor that can't be reached for so long is lost, even if its node is thought alive.
 _UNAVAILABLE_S = 5.0
@@ -51,6 +58,13 @@ _MOST_LOOKS = 4
 _STUCK_S = 45.0
 _STUCK_AFTER_TAKEOVER_S = 20.0
 _MOST_PUSHES = 2
+# A machine may have joined, or moved, a moment before the server's list of machines comes.
+_STRANGE_S = 60.0
+_ADMIT_EVERY_S, _ADMIT_LATER_S = 0.1, 1.0
+_FOLDER = "ty-bridge-"
+_NODE_ID = "--node_id="
+# Paths of sockets below it fit into 107 characters, with what Ray adds.
+_LONGEST_TEMPORARY = 21
 
 
 class Node:
@@ -174,6 +188,9 @@ class Attempt:
     """What this bridge knows of one attempt; each list has an entry per node.
 
     Attributes:
+        admitted: those nodes are where they may be told what they run.
+        is_admitting: somebody looks where the others are.
+        strange_since: when it was first seen that one is not; 0 before.
         stuck_s: after how long a node that has a place and does not begin is started again.
     """
 
@@ -185,6 +202,9 @@ class Attempt:
         self.group = group
         self.actors = actors
         self.stuck_s = stuck_s
+        self.admitted = [request.get("machines") is None] * count
+        self.is_admitting = False
+        self.strange_since = 0.0
         self.launched_at = time.monotonic()
         self.begun: list[Any] = [None] * count
         self.waited: list[Any] = [None] * count
@@ -198,6 +218,8 @@ class Attempt:
 
     def call(self, node: int) -> None:
         """Ask the actor to begin, and for its end; both may be asked many times."""
+        if not self.admitted[node]:
+            return
         actor, request = self.actors[node], self.request
         self.called_at[node] = time.monotonic()
         self.begun[node] = actor.begin.remote(request["bootstrap"], request["start"], node)
@@ -208,9 +230,10 @@ class Bridge:
     """
     Args:
         cluster: `address`, `namespace`, `server_id`.
+        folder: closed to everybody else.
     """
 
-    def __init__(self, cluster: dict[str, Any]) -> None:
+    def __init__(self, cluster: dict[str, Any], folder: str) -> None:
         # A folder of tests has this name, too.
         self.ray: Any = importlib.import_module("ray")
         self.state: Any = importlib.import_module("ray._private.state").state
@@ -221,7 +244,7 @@ class Bridge:
         self.attempts: dict[str, Attempt] = {}
         self.lock = threading.Lock()
         self._raylet: subprocess.Popen[bytes] | None = None
-        self._folder = ""
+        self._folder = folder
         self._looks = 0
         self.actor = self.ray.remote(Node)
 
@@ -245,14 +268,18 @@ class Bridge:
         }
 
     def connect(self) -> None:
+        options: dict[str, Any] = {}
         if not self._joins_soon():
             self._start_raylet()
+            # Of several nodes of the cluster on this machine, this one.
+            options = {"_temp_dir": f"{self._folder}/s"}
         self.ray.init(
             address=self.cluster["address"],
             namespace=self.cluster["namespace"],
             log_to_driver=False,
             logging_level="ERROR",
             configure_logging=False,
+            **options,
         )
 
     def _has_raylet(self) -> bool:
@@ -265,9 +292,19 @@ class Bridge:
         return any(info.state == alive and info.node_id.hex() in here for info in infos)
 
     def _raylets_here(self) -> set[str]:
-        """Of any cluster, by the ids of their nodes."""
-        services: Any = importlib.import_module("ray._private.services")
-        return set(services.find_node_ids())
+        """Of this user, of any cluster, by the ids of their nodes: those of others keep their
+        sockets closed, or are not what they say.
+        """
+        found = set()
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid != os.geteuid():
+                    continue
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    program, *words = file.read().decode("utf-8", "replace").split("\0")
+                if os.path.basename(program) == "raylet":
+                    found |= {word[len(_NODE_ID) :] for word in words if word.startswith(_NODE_ID)}
+        return found
 
     def _joins_soon(self) -> bool:
         """Whether a node of this machine joins, as a head's own does that has just started."""
@@ -280,7 +317,6 @@ class Bridge:
 
     def _start_raylet(self) -> None:
         """Join with no resources, so that nothing is placed here; it ends with this process."""
-        self._folder = tempfile.mkdtemp(prefix="ty-ray-")
         host = self.cluster["address"].rpartition(":")[0].strip("[]")
         program = os.path.join(os.path.dirname(sys.executable), "ray")
         words = [
@@ -290,7 +326,7 @@ class Bridge:
             "--disable-usage-stats",
         ]
         words += ["--num-cpus=0", "--num-gpus=0", f"--object-store-memory={_STORE_BYTES}"]
-        words += [f"--node-ip-address={_address_towards(host)}", f"--temp-dir={self._folder}"]
+        words += [f"--node-ip-address={_address_towards(host)}", f"--temp-dir={self._folder}/s"]
         library = ctypes.CDLL(None)
         self._raylet = subprocess.Popen(
             [program, *words],
@@ -315,8 +351,7 @@ class Bridge:
                     probe.connect(name)
                 except (ConnectionRefusedError, FileNotFoundError):
                     print("the raylet of this driver has ended", file=sys.stderr, flush=True)
-                    if self._folder:
-                        shutil.rmtree(self._folder, ignore_errors=True)
+                    shutil.rmtree(self._folder, ignore_errors=True)
                     os._exit(1)
                 except OSError:
                     pass  # it has too much to do
@@ -329,7 +364,7 @@ class Bridge:
             self._raylet.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._raylet.wait(10)
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     # Launching
 
@@ -356,10 +391,65 @@ class Bridge:
                 else:
                     entry.call(node)
             self.attempts[attempt] = entry
+            self._admit_soon(entry)
         return {"launched": True}
+
+    def _admit_soon(self, entry: Attempt) -> None:
+        if not all(entry.admitted) and not entry.is_admitting:
+            entry.is_admitting = True
+            threading.Thread(target=self._admit_later, args=(entry,), daemon=True).start()
+
+    def _admit_later(self, entry: Attempt) -> None:
+        """Call the actors once all are on machines that have joined."""
+        while True:
+            with self.lock:
+                is_there = self.attempts.get(entry.request["attempt"]) is entry
+                if not is_there or not _unadmitted(entry):
+                    entry.is_admitting = False
+                    return
+                try:
+                    self._admit(entry)
+                except Exception:
+                    traceback.print_exc()  # the head does not answer just now
+            is_new = time.monotonic() - entry.launched_at < _STUCK_S
+            time.sleep(_ADMIT_EVERY_S if is_new else _ADMIT_LATER_S)
+
+    def _admit(self, entry: Attempt) -> None:
+        group = self.state.placement_group_table(entry.group.id) or {}
+        if group.get("state") != "CREATED":
+            return
+        waiting = _unadmitted(entry)
+        tables = {
+            node: self.state.actor_table(entry.actors[node]._actor_id.hex()) for node in waiting
+        }
+        if not all(table and table["State"] == "ALIVE" for table in tables.values()):
+            return
+        nodes, machines = self._nodes(), entry.request["machines"]
+        strangers = [
+            node for node in waiting if _is_stranger(tables[node]["Address"], nodes, machines)
+        ]
+        if not strangers:
+            for node in waiting:
+                entry.admitted[node] = True
+                entry.call(node)
+            return
+        entry.strange_since = entry.strange_since or time.monotonic()
+        if time.monotonic() - entry.strange_since > _STRANGE_S:
+            for node in strangers:
+                entry.outcomes[node] = {"lost": "it is not the machine that joined by its name"}
+
+    def _renew(self, entry: Attempt, node: int) -> None:
+        """Make a node's actor again, which may come to another machine."""
+        entry.actors[node] = self._new_actor(entry.request, entry.group, node)
+        entry.begun[node] = None
+        entry.admitted[node] = entry.request.get("machines") is None
+        entry.called_at[node] = time.monotonic()
+        entry.call(node)
+        self._admit_soon(entry)
 
     def _place_again(self, entry: Attempt, request: dict[str, Any]) -> None:
         """Let a group that waits be placed by other labels; nothing of it runs yet."""
+        entry.request = {**entry.request, "machines": request.get("machines")}
         if request.get("only_existing") or request["labels"] == entry.request["labels"]:
             return
         state = (self.state.placement_group_table(entry.group.id) or {}).get("state")
@@ -372,8 +462,7 @@ class Bridge:
         self._remove(entry.request["attempt"], len(entry.actors))
         entry.group, entry.stuck_s = self._new_group(entry.request), _STUCK_S
         for node in range(len(entry.actors)):
-            entry.actors[node] = self._new_actor(entry.request, entry.group, node)
-            entry.call(node)
+            self._renew(entry, node)
 
     def _new_group(self, request: dict[str, Any]) -> Any:
         name = self.name(request["attempt"])
@@ -470,9 +559,9 @@ class Bridge:
         """How the node ended; None while it has not."""
         ended: dict[str, Any] | None = None
         try:
-            if entry.where[node] is None:
+            if entry.where[node] is None and entry.begun[node] is not None:
                 entry.where[node] = self._result(entry.begun[node])
-            if entry.where[node] is not None:
+            if entry.where[node] is not None and entry.waited[node] is not None:
                 ended = self._result(entry.waited[node])
         except self.errors.ActorUnavailableError as error:
             return self._unavailable(entry, node, error)
@@ -482,6 +571,8 @@ class Bridge:
             return {"lost": self._why(entry, node, error)}
         except self.errors.RayTaskError as error:
             return {"lost": f"its starter could not be started: {error.cause!r}"}
+        except Refused as error:
+            return {"lost": str(error)}
         if ended is None and not self._is_alive(entry.where[node]):
             return {"lost": "the machine is no longer a node of the Ray cluster"}
         if ended is None and self._died_unheard(entry, node):
@@ -540,15 +631,21 @@ class Bridge:
         if actor["StartTime"] and (entry.where[node] or entry.request.get("only_existing")):
             return False
         entry.restarts[node] += 1
-        entry.actors[node] = self._new_actor(entry.request, entry.group, node)
-        entry.call(node)
+        self._renew(entry, node)
         return True
 
-    def _result(self, reference: Any) -> Any:
+    def _result(self, reference: Any) -> dict[str, Any] | None:
+        """
+        Raises:
+            Refused: it answers with something else than a node does.
+        """
         try:
-            return self.ray.get(reference, timeout=0)
+            result = self.ray.get(reference, timeout=0)
         except self.errors.GetTimeoutError:
             return None
+        if not isinstance(result, dict):
+            raise Refused("strange", "it answers with what no node says")
+        return result
 
     def _is_alive(self, where: dict[str, Any] | None) -> bool:
         dead = self._dead_nodes
@@ -758,6 +855,32 @@ def _unmet_labels(selector: dict[str, str], labels: dict[str, str]) -> list[str]
     return unmet
 
 
+def _unadmitted(entry: Attempt) -> list[int]:
+    """The nodes that are yet to be told what they run."""
+    return [
+        node
+        for node, actor in enumerate(entry.actors)
+        if actor is not None and not entry.admitted[node] and entry.outcomes[node] is None
+    ]
+
+
+def _is_stranger(
+    address: dict[str, Any], nodes: dict[str, Any], machines: dict[str, list[str]]
+) -> bool:
+    """Whether an actor is where no machine has joined: labels are what a node says of itself, and
+    its address is where it is called.
+
+    Args:
+        machines: address and owner's label by name, as the server has them of those that joined.
+    """
+    node = nodes.get(address["NodeID"])
+    if node is None:
+        return True
+    joined = machines.get(node["labels"].get(MACHINE, ""))
+    said = [node["address"], node["labels"].get(OWNER, "")]
+    return joined is None or said != joined or address["IPAddress"] != joined[0]
+
+
 def _address_towards(host: str) -> str:
     """This machine's address on the way to a host."""
     family, _, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
@@ -791,9 +914,40 @@ def _answer(lines: Lines, request: dict[str, Any], handle: Callable[[Any], Any])
         lines.write({"id": request["id"], "error": {"kind": kind, "message": str(error)[:500]}})
 
 
-def _open(lines: Lines, cluster: dict[str, Any]) -> Bridge | None:
+def make_private(token: str) -> str:
+    """The folder of this process, with the token; those of bridges that were killed go."""
+    shared = tempfile.gettempdir()
+    if len(shared) > _LONGEST_TEMPORARY:
+        shared = "/tmp"
+    for stale in glob.glob(os.path.join(shared, f"{_FOLDER}*")):
+        with contextlib.suppress(OSError):
+            _remove_if_free(stale)
+    folder = tempfile.mkdtemp(prefix=_FOLDER, dir=shared)
+    # Kept until this process has ended: whoever can take it removes the folder.
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.environ |= {"TMPDIR": folder, "RAY_TMPDIR": folder}
+    if token:
+        file = os.path.join(folder, "token")
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+            opened.write(token)
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": file}
+    return folder
+
+
+def _remove_if_free(folder: str) -> None:
+    if os.lstat(folder).st_uid != os.geteuid():
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        bridge = Bridge(cluster)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def _open(lines: Lines, cluster: dict[str, Any], folder: str) -> Bridge | None:
+    try:
+        bridge = Bridge(cluster, folder)
         lines.write({"stage": "imported"})
         cluster_runs = bridge.versions()
         here = {"ray": bridge.ray.__version__, "python": platform.python_version()}
@@ -815,8 +969,11 @@ def main() -> None:
     """Ends when its standard input does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines = Lines()
-    bridge = _open(lines, json.loads(sys.stdin.readline()))
+    cluster = json.loads(sys.stdin.readline())
+    folder = make_private(cluster.pop("token"))
+    bridge = _open(lines, cluster, folder)
     if bridge is None:
+        shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
     threading.Thread(target=bridge.end_with_raylet, daemon=True).start()
     kinds = ("launch", "status", "describe", "stop", "forget")

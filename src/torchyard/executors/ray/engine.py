@@ -26,10 +26,11 @@ from torchyard.executors.executor import (
     Status,
 )
 from torchyard.executors.launch_files import LaunchFiles
-from torchyard.executors.ray import heads, labels
+from torchyard.executors.ray import engine_programs, heads, labels
 from torchyard.executors.ray.bridge import Bridge, ClusterAddress
 from torchyard.executors.ray.cluster import Cluster
 from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
+from torchyard.executors.runner_client import RunnerClient
 from torchyard.shared import plan as plans
 from torchyard.shared.node_start import NodeStart
 from torchyard.shared.plan import LaunchPlan
@@ -58,6 +59,7 @@ class RayEngine:
         home: the server's own folder, for Ray's environments and the bridges' logs.
         environ: what uv and the bridges get, less what is not theirs.
         bootstrap: the program that each node runs.
+        runner: has everything of Ray run as the engine user.
     """
 
     def __init__(
@@ -68,14 +70,16 @@ class RayEngine:
         server: Server,
         bootstrap: str,
         uv: str = "",
+        runner: RunnerClient | None = None,
     ) -> None:
         self._home = home
         self._environ = dict(environ)
         self._launches = launches
         self._server = server
         self._bootstrap = bootstrap
-        self._environments = RayEnvironments(home, uv or find_uv(), environ)
-        self._heads = heads.of_server(home, environ)
+        self._programs = engine_programs.of_server(home, runner)
+        self._environments = RayEnvironments(home, uv or find_uv(), environ, self._programs)
+        self._heads = heads.of_server(home, environ, runner)
         self._lock = threading.Lock()
         self._clusters: dict[ClusterAddress, Cluster] = {}
 
@@ -157,7 +161,7 @@ class RayEngine:
 
     def _cluster(self, settings: Mapping[str, Any]) -> Cluster:
         address = self._own_head(str(settings["head"])) if settings.get("head") else None
-        address = address or _address(settings)
+        address = address or self._attached(settings)
         with self._lock:
             if address not in self._clusters:
                 bridge = Bridge(
@@ -166,9 +170,27 @@ class RayEngine:
                     self._environments,
                     self._environ,
                     self._home / "engines" / "logs",
+                    self._programs,
                 )
                 self._clusters[address] = Cluster(bridge, self._kept_request, self._launches.all)
             return self._clusters[address]
+
+    def _attached(self, settings: Mapping[str, Any]) -> ClusterAddress:
+        """Where a cluster is that torchyard does not look after.
+
+        Raises:
+            EngineRefused: the settings are wrong, or anybody could be that cluster.
+        """
+        address = _address(settings)
+        if self._programs.is_apart and not address.token_file:
+            raise EngineRefused(
+                f"the Ray cluster at `{address.address}` has no `token_file`, and this server has "
+                "a runner so that strangers run nothing: who reaches such a cluster's ports runs "
+                "programs on its nodes, and in place of its answers",
+                "switch token authentication on there (docs/guides/ray.md), and ask who has the "
+                "role `owner` of the server to name the file with its token",
+            )
+        return address
 
     def _own_head(self, key: str) -> ClusterAddress:
         """Where a head is that torchyard looks after.
@@ -201,6 +223,7 @@ class RayEngine:
             "nodes": plan.node_count,
             "resources": resources(plan),
             "labels": _labels(plan),
+            "machines": settings.get("joined"),
             "bootstrap": self._bootstrap,
             "start": start.to_json(),
         }
@@ -376,8 +399,12 @@ def _named_apart(nodes: list[EngineNode]) -> list[EngineNode]:
 
 
 def open_engine(
-    home: Path, environ: Mapping[str, str], launches: LaunchFiles, server: Server
+    home: Path,
+    environ: Mapping[str, str],
+    launches: LaunchFiles,
+    server: Server,
+    runner: RunnerClient | None = None,
 ) -> RayEngine:
     """The engine of this server; nothing is started before a cluster is used."""
     bootstrap = Path(__file__).parent.with_name("bootstrap_program.py").read_text()
-    return RayEngine(home, environ, launches, server, bootstrap)
+    return RayEngine(home, environ, launches, server, bootstrap, runner=runner)

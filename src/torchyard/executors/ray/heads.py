@@ -4,8 +4,8 @@ Owns: starting a head, finding it again after a restart of the server, its port 
 Leaves: Ray's environment to ray_environment.py, attempts to executor.py, joining to
 node_agent/.
 Always: a head outlives the server; its port and token stay the same, so that machines find it
-again after it was restarted; the token is in a file that only the server's user reads; nothing is
-ended but by process id.
+again after it was restarted; the token is in a file that only the server's user reads, and with a
+runner in one of the engine user's; nothing is ended but by process id.
 
 Source: `ray start --help` of Ray 2.60; RAY_AUTH_MODE and
 RAY_AUTH_TOKEN_PATH: https://docs.ray.io/en/latest/ray-security/token-auth.html
@@ -14,13 +14,12 @@ RAY_AUTH_TOKEN_PATH: https://docs.ray.io/en/latest/ray-security/token-auth.html
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
 import signal
 import socket
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -31,12 +30,15 @@ from typing import Any
 from torchyard.base.errors import BuildFailed, TorchyardError
 from torchyard.base.home.uv import find_uv
 from torchyard.executors.executor import EngineUnreachable
+from torchyard.executors.ray import engine_programs, private_start
+from torchyard.executors.ray.programs import Lasting, OwnPrograms, RayPrograms
 from torchyard.executors.ray.ray_environment import (
     RayEnvironment,
     RayEnvironments,
     RayVersion,
 )
 from torchyard.executors.ray.ray_variables import variables
+from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import own_addresses
 from torchyard.shared import locks, processes
 
@@ -45,8 +47,7 @@ _POLL_S = 0.2
 _END_S = 10.0
 _KEEP_EVERY_S = 10.0
 _OBJECT_STORE_BYTES = 100_000_000
-# Of 107, less what Ray adds.
-_LONGEST_PLACE = 40
+_PRIVATE_START = Path(private_start.__file__)
 _RECORD, _BEGUN = "head.json", "head-begun.json"
 
 
@@ -102,7 +103,9 @@ class Heads:
         environ: Mapping[str, str],
         environment: Callable[[], RayEnvironment],
         own_address: Callable[[], str],
+        programs: RayPrograms | None = None,
     ) -> None:
+        self._programs = programs or OwnPrograms(folder)
         self._folder = folder
         self._environ = dict(environ)
         self._environment = environment
@@ -110,7 +113,7 @@ class Heads:
         self._lock = threading.Lock()
         self._starting = threading.Lock()
         self._starts: dict[str, _Start] = {}
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, Lasting] = {}
         self._closing = threading.Event()
 
     def start_keeping(self, find_needed: Callable[[], Collection[str]]) -> None:
@@ -147,7 +150,7 @@ class Heads:
         # Other servers may share the home.
         with self._starting, locks.hold(folder / "lock"):
             head = self._running(folder)
-            if head is None and _record_begun(folder):
+            if head is None and self._record_begun(folder):
                 head = self._running(folder)
             if head is None:
                 return self._start(key, folder)
@@ -194,7 +197,7 @@ class Heads:
         for folder in self._folder.iterdir():
             if folder.name in keys:
                 continue
-            if self._running(folder) is not None or _record_begun(folder):
+            if self._running(folder) is not None or self._record_begun(folder):
                 threading.Thread(
                     target=self._end, args=(folder.name, find_needed), daemon=True
                 ).start()
@@ -220,8 +223,7 @@ class Heads:
         if processes.is_running(pid, start_time):
             # It leads its own process group; a group is ended only while its leader is there.
             for signum, limit_s in ((signal.SIGTERM, _END_S), (signal.SIGKILL, _END_S)):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signum)
+                self._programs.signal(_name(folder), pid, start_time, signum)
                 if self._has_ended(key, pid, start_time, limit_s):
                     break
         for name in (_RECORD, _BEGUN):
@@ -255,29 +257,30 @@ class Heads:
         token_file = _ensure_token(folder)
         host = self._own_address()
         port = _port(folder, host)
-        sessions = _temporary(folder)
-        # By it Ray would take a node on this machine for a head that still runs.
-        (sessions / "ray_current_cluster").unlink(missing_ok=True)
         version = environment.version
         head = RayHead(f"{host}:{port}", version.ray, version.python, token_file)
         body = {"address": head.address, "version": head.version, "python": head.python}
         # A server that dies before it knows the process leaves this to the next one.
         _write(folder, body, _BEGUN)
+        words = [
+            environment.ray, "start", "--head", "--block",
+            f"--node-ip-address={host}", f"--port={port}",
+            "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false",
+            "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}",
+            _name_option(folder), f"--temp-dir={private_start.SESSIONS}",
+        ]  # fmt: skip
+        place = folder
+        if self._programs.is_apart:
+            place = self._programs.folder / _name(folder).removeprefix("head-")
+        request = {"folder": str(place), "token": head.token, "words": words}
         with open(folder / "head.log", "wb") as output:
-            child = subprocess.Popen(
-                [
-                    environment.ray, "start", "--head", "--block",
-                    f"--node-ip-address={host}", f"--port={port}",
-                    "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false",
-                    "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}",
-                    _place_option(sessions),
-                ],
-                env=variables(self._environ, environment, token_file),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )  # fmt: skip
+            child = self._programs.start_lasting(
+                _name(folder),
+                [self._programs.python, "-I", "-S", str(_PRIVATE_START)],
+                variables(self._environ, environment, None),
+                json.dumps(request),
+                output,
+            )
         self._children[key] = child
         start_time = processes.start_time(child.pid)
         _write(folder, {**body, "pid": child.pid, "start_time": start_time})
@@ -302,14 +305,32 @@ class Heads:
             f"see `{log}`",
         )
 
+    def _record_begun(self, folder: Path) -> bool:
+        """Record a head whose server died in the moment of its start; whether there is one."""
+        body = _read(folder, _BEGUN)
+        if body is None:
+            return False
+        words = {b"start", b"--head", _name_option(folder).encode()}
+        for process in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if not process.name.isdigit() or process.stat().st_uid != self._programs.uid:
+                    continue
+                # Its children are Ray's own programs, and have other words.
+                if words <= set((process / "cmdline").read_bytes().split(b"\0")):
+                    pid = int(process.name)
+                    _write(folder, {**body, "pid": pid, "start_time": processes.start_time(pid)})
+                    return True
+        return False
 
-def of_server(home: Path, environ: Mapping[str, str]) -> Heads:
+
+def of_server(home: Path, environ: Mapping[str, str], runner: RunnerClient | None = None) -> Heads:
     """The heads of the servers of a home."""
+    programs = engine_programs.of_server(home, runner)
 
     def environment() -> RayEnvironment:
-        return RayEnvironments(home, find_uv(), environ).get(RayVersion())
+        return RayEnvironments(home, find_uv(), environ, programs).get(RayVersion())
 
-    return Heads(home / "engines" / "heads", environ, environment, _own_address)
+    return Heads(home / "engines" / "heads", environ, environment, _own_address, programs)
 
 
 def _own_address() -> str:
@@ -330,27 +351,14 @@ def _read(folder: Path, name: str = _RECORD) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def _record_begun(folder: Path) -> bool:
-    """Record a head whose server died in the moment of its start; whether there is one."""
-    body = _read(folder, _BEGUN)
-    if body is None:
-        return False
-    words = {b"start", b"--head", _place_option(_temporary(folder)).encode()}
-    for process in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if not process.name.isdigit() or process.stat().st_uid != os.geteuid():
-                continue
-            # Its children are Ray's own programs, and have other words.
-            if words <= set((process / "cmdline").read_bytes().split(b"\0")):
-                pid = int(process.name)
-                _write(folder, {**body, "pid": pid, "start_time": processes.start_time(pid)})
-                return True
-    return False
+def _name(folder: Path) -> str:
+    """What the head of a folder is called among all programs of its user."""
+    return f"head-{hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:8]}"
 
 
-def _place_option(sessions: Path) -> str:
+def _name_option(folder: Path) -> str:
     """Of `ray start`; no other head has it."""
-    return f"--temp-dir={sessions}"
+    return f"--node-name={_name(folder)}"
 
 
 def _ensure_token(folder: Path) -> Path:
@@ -376,17 +384,3 @@ def _port(folder: Path, host: str) -> int:
                 file.write_text(str(probe.getsockname()[1]))
                 return int(file.read_text())
     raise EngineUnreachable(f"no port can be bound at `{host}`", "check the machine's address")
-
-
-def _temporary(folder: Path) -> Path:
-    """Ray's sessions; the paths of sockets below must fit into 107 characters."""
-    sessions = folder / "s"
-    if len(str(sessions)) <= _LONGEST_PLACE:
-        sessions.mkdir(mode=0o700, exist_ok=True)
-        return sessions
-    noted = folder / "sessions"
-    if noted.exists() and Path(noted.read_text()).is_dir():
-        return Path(noted.read_text())
-    made = tempfile.mkdtemp(prefix="ty-ray-")
-    noted.write_text(made)
-    return Path(made)

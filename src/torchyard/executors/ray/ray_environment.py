@@ -3,7 +3,7 @@
 Owns: their folders, making one once however many ask.
 Leaves: which version a cluster runs to executor.py, the machine's package configuration to callers.
 Always: neither `yard` nor the server imports Ray; an environment is complete or is made again, for
-its stamp is written last and the lock outlives a killed server as long as its uv runs.
+its stamp is written last, and uv ends with a killed server or keeps the lock.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
+from torchyard.executors.ray.programs import OwnPrograms, RayPrograms
 from torchyard.shared import locks
 
 TESTED_VERSION = "2.60.0"
@@ -85,32 +84,42 @@ class RayEnvironment:
 class RayEnvironments:
     """
     Args:
-        home: environments are made in its folder `engines`.
+        home: keeps the locks; without `programs`, environments are made in its folder `engines`.
         uv: the program; base/home/uv.py finds it.
         variables: what uv gets: the machine's own, with its package indexes.
+        programs: as whom uv runs, in whose folder environments are made.
     """
 
-    def __init__(self, home: Path, uv: str, variables: Mapping[str, str]) -> None:
-        self._folder = home / "engines"
+    def __init__(
+        self,
+        home: Path,
+        uv: str,
+        variables: Mapping[str, str],
+        programs: RayPrograms | None = None,
+    ) -> None:
+        self._locks = home / "engines"
+        self._programs = programs or OwnPrograms(home)
         self._uv = uv
         self._variables = {key: value for key, value in variables.items() if key not in _MISLEADING}
 
     def complete(self, version: RayVersion) -> RayEnvironment | None:
         """The environment if it is there; makes nothing."""
-        folder = self._folder / version.folder
-        return RayEnvironment(folder, version) if (folder / _STAMP).exists() else None
+        folder = self._programs.folder / version.folder
+        is_complete = self._programs.exists(folder / _STAMP)
+        return RayEnvironment(folder, version) if is_complete else None
 
     def get(self, version: RayVersion) -> RayEnvironment:
         """The environment, made if it is not there: seconds from warm caches, else minutes.
 
         Raises:
             BuildFailed: it can't be had, with the reason.
+            EngineUnreachable: the runner can't be asked.
         """
         environment = self.complete(version)
         if environment is not None:
             return environment
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = locks.open_lock(self._folder / f".{version.folder}.lock")
+        self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = locks.open_lock(self._locks / f".{version.folder}.lock")
         try:
             locks.lock(lock)
             return self.complete(version) or self._make(version, lock)
@@ -118,35 +127,27 @@ class RayEnvironments:
             os.close(lock)
 
     def _make(self, version: RayVersion, lock: int) -> RayEnvironment:
-        folder = self._folder / version.folder
-        shutil.rmtree(folder, ignore_errors=True)
+        folder = self._programs.folder / version.folder
+        self._programs.remove(folder)
         self._run(["venv", "--no-project", "--python", version.python, str(folder)], version, lock)
         environment = RayEnvironment(folder, version)
         self._run(["pip", "install", "-p", environment.python, version.requirement], version, lock)
-        if not os.path.exists(environment.ray):
+        if not self._programs.exists(Path(environment.ray)):
             raise BuildFailed(f"{version.requirement} brought no `ray` command")
-        (folder / _STAMP).touch()
+        self._programs.touch(folder / _STAMP)
         return environment
 
     def _run(self, arguments: list[str], version: RayVersion, lock: int) -> None:
         variables = {**self._variables, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
         try:
-            ended = subprocess.run(
-                [self._uv, "--quiet", *arguments],
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_LIMIT_S,
-                pass_fds=[lock],
-            )
-        except subprocess.TimeoutExpired:
+            words = [self._uv, "--quiet", *arguments]
+            ended = self._programs.run(words, variables, _LIMIT_S, lock)
+        except TimeoutError:
             raise _failed(version, f"uv did not end within {_LIMIT_S / 60:.0f} minutes") from None
         except OSError as error:
             raise BuildFailed(f"`{self._uv}` can't be run: {error.strerror}") from error
-        if ended.returncode:
-            raise _failed(version, " ".join(ended.stderr.split())[:400])
+        if ended.code:
+            raise _failed(version, " ".join(ended.said.split())[:400])
 
 
 def _failed(version: RayVersion, reason: str) -> BuildFailed:

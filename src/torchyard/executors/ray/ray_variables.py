@@ -34,9 +34,11 @@ def variables(
     return {**inherited, **common(token_file), "PATH": path}
 
 
-def common(token_file: Path | str | None) -> dict[str, str]:
-    """Of every program that uses Ray; without a file, the cluster asks for no token."""
+def common(token_file: Path | None) -> dict[str, str]:
+    """Of every program that uses Ray; without a file, the program finds its token itself, or the
+    cluster asks for none.
+    """
     mode = {"RAY_AUTH_MODE": "disabled"}
-    if token_file:
+    if token_file is not None:
         mode = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token_file)}
     return {**mode, "RAY_USAGE_STATS_ENABLED": "0"}

@@ -87,8 +87,8 @@ class EngineNodes:
         return status.cause is not None or (is_heard and is_settled)
 
     def is_outdated(self, attempt: Attempt) -> bool:
-        """Whether it waits for machines by a plan that is no longer right: since it was made, some
-        were drained, or take jobs again.
+        """Whether it waits for machines by a plan that is no longer right: since it was made,
+        machines have joined or moved, some were drained, or take jobs again.
         """
         if attempt.order or len(self.pending.get(attempt.id, ())) < attempt.node_count:
             return False
@@ -98,8 +98,9 @@ class EngineNodes:
             return False
         compute = str(settings["head"]).removeprefix(f"{attempt.workspace}.")
         with self._services.db.read() as connection:
-            now = machines.drained(connection, attempt.workspace, compute)
-        return now != list(settings["drained"])
+            drained = machines.drained(connection, attempt.workspace, compute)
+            joined = machines.joined(connection, attempt.workspace, compute)
+        return drained != list(settings["drained"]) or joined != settings.get("joined")
 
     def end(self, attempt: Attempt) -> None:
         """It has ended, and some of its nodes have not: they get a while, and then are killed."""

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.documents import secret_variables
+from torchyard.base.home import handed_sockets
 from torchyard.compute import actions as computes
 from torchyard.compute import machines
 from torchyard.compute.types import Compute
@@ -144,7 +145,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         communication_backend=spec.communication_backend,
         preflight=own_properties.preflight(spec.properties),
         limits=limit_properties.plan(job.properties, workspace, job.processes_per_node),
-        services=_service_plans(spec.services),
+        services=_service_plans(services, attempt, spec.services),
         services_environment=_layer_folder(connection, services.environments, job),
         hold_s=job_services.hold_s(spec.properties),
         system_metrics_s=system_metrics.interval_s(spec.properties),
@@ -174,6 +175,7 @@ def _describe_server(
     settings = dict(compute.settings) if compute else {}
     if compute and "head" in settings:
         settings["drained"] = machines.drained(connection, compute.workspace, compute.name)
+        settings["joined"] = machines.joined(connection, compute.workspace, compute.name)
     shared = str(settings.get(shared_folders.KEY) or "")
     reached = services.for_nodes.read()
     urls = list(settings.get("server_urls") or reached.urls) or [server_url]
@@ -216,7 +218,9 @@ def _url_for_scripts(node_settings: _ServerView) -> str:
     )
 
 
-def _service_plans(services: Mapping[str, Service]) -> list[ServicePlan]:
+def _service_plans(
+    services: Services, attempt: Attempt, planned: Mapping[str, Service]
+) -> list[ServicePlan]:
     return [
         ServicePlan(
             name,
@@ -225,8 +229,12 @@ def _service_plans(services: Mapping[str, Service]) -> list[ServicePlan]:
             service.all_nodes,
             service.log_dir,
             service.command,
+            service.is_handed,
+            str(handed_sockets.path(services.home, attempt.id, name))
+            if service.is_handed and attempt.is_local
+            else "",
         )
-        for name, service in services.items()
+        for name, service in planned.items()
     ]
 
 

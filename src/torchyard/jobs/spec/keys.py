@@ -195,7 +195,12 @@ TABLE: tuple[Key, ...] = (
     Key("services.*.nodes", _H, "`all`; the first node when left out"),
     Key("services.*.log_dir", _H, "of `tensor_board`, in the job's folder; all of it by default"),
     Key("services.*.ssh_public_keys", _S, _SSH),
-    Key("services.*.properties", _H, "`logDir` as `log_dir`; `command` of `custom`"),
+    Key(
+        "services.*.properties",
+        _H,
+        "`logDir` as `log_dir`; `command` of `custom`, or `socket: inherited`: the script is "
+        "started with a Unix socket that already listens",
+    ),
     Key("identity.type", _S, "a job acts with its owner's rights", "user_identity"),
     Key("identity.type", _S, "a job gets a token of its own", "aml_token"),
     Key("identity.type", _R, "remove it: there is no Azure identity to act as", "managed"),

@@ -28,6 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 _MOST = 16
 _LONGEST = 4096
 _PORTS = range(1, 65536)
+INHERITED = "inherited"
 HOLD = f"{own_properties.PREFIX}hold"
 _LONGEST_HOLD_S = 7 * 86400
 # What is run where the job's environment does not have it.
@@ -39,7 +40,8 @@ _PYTHON = re.compile(r"3\.(\d+)(?:\.\d+)?\Z")
 @dataclass(frozen=True)
 class Service:
     """One service. `port` is 0 where the node chooses it; `command` starts a custom one, which the
-    script starts itself when it is empty; `all_nodes`: on each node, not on node 0 alone.
+    script starts itself when it is empty; `all_nodes`: on each node, not on node 0 alone;
+    `is_handed`: the script inherits the socket that it listens at.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Service:
     all_nodes: bool = False
     log_dir: str = ""
     command: str = ""
+    is_handed: bool = False
 
 
 def read(job: Mapping[str, Any]) -> tuple[dict[str, Service], list[str]]:
@@ -88,7 +91,11 @@ def _service(name: str, kind: str, body: Mapping[str, Any], at: At) -> Service:
     port = _port(body, at)
     command = str(extra.get("command") or "")
     log_dir = text(body, "log_dir", at) or str(extra.get("logDir") or extra.get("rootDir") or "")
-    if kind == CUSTOM and not (port or command):
+    all_nodes = _all_nodes(body, at)
+    is_handed = _is_handed(
+        extra.get("socket"), kind == CUSTOM and not (port or command or all_nodes), at
+    )
+    if kind == CUSTOM and not (port or command or is_handed):
         raise InvalidSpec(
             f"`services.{name}` says neither a `port` nor a command",
             "write the `port` that your script listens on, or "
@@ -98,7 +105,21 @@ def _service(name: str, kind: str, body: Mapping[str, Any], at: At) -> Service:
     for key, value in (("command", command), ("log_dir", log_dir)):
         if "\0" in value or len(value) > _LONGEST:
             raise InvalidSpec(f"`{key}` of `services.{name}` is not usable", "shorten it", at=at)
-    return Service(name, kind, port, _all_nodes(body, at), log_dir, command)
+    return Service(name, kind, port, all_nodes, log_dir, command, is_handed)
+
+
+def _is_handed(value: Any, may_be: bool, at: At) -> bool:
+    if value is None:
+        return False
+    if value != INHERITED or not may_be:
+        raise InvalidSpec(
+            f"`socket` of a service can only be `{INHERITED}`, of a `custom` one on the first node "
+            "that has neither `port` nor `command`",
+            f"write `properties: {{socket: {INHERITED}}}`: the script is started with a Unix "
+            "socket that already listens",
+            at=(*at, "properties", "socket"),
+        )
+    return True
 
 
 def _port(body: Mapping[str, Any], at: At) -> int:

@@ -8,6 +8,7 @@ at no port; a service that dies is started again a few times, and then said to h
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -20,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchyard.shared import channels
+from torchyard.shared import channels, unix_sockets
 from torchyard.shared.plan import LaunchPlan, ServicePlan
+from torchyard.worker.interactive import handed_sockets
 from torchyard.worker.interactive.tunnel import Channel, ChannelClosed
 from torchyard.worker.launch.guests import Guest, Guests
 
@@ -149,6 +151,8 @@ class NodeServices:
             _pass_both_ways(channel, connection)
 
     def _socket(self, number: int, service: ServicePlan) -> str:
+        if service.is_handed:
+            return "" if service.socket else str(handed_sockets.path(self._temporary, service))
         if service.kind == _CUSTOM:
             return ""
         return str(self._temporary / f"service-{number}.sock")
@@ -156,16 +160,19 @@ class NodeServices:
     def _connect(self, service: _Running) -> socket.socket:
         if service.socket:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            address: Any = service.socket
+        elif service.plan.is_handed:
+            raise PermissionError(errno.EACCES, "only the server reaches it")
         else:
             if self._network is not None:
                 connection = self._network.unconnected()
             else:
                 connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            address = ("127.0.0.1", service.port)
         try:
             connection.settimeout(_CONNECT_LIMIT_S)
-            connection.connect(address)
+            if service.socket:
+                unix_sockets.connect(connection, service.socket)
+            else:
+                connection.connect(("127.0.0.1", service.port))
             connection.settimeout(None)
         except OSError:
             connection.close()

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -368,7 +369,8 @@ class Node:
         if plan.distribution == MPI and plan.world_size > 1:
             started = self._launch_by_mpi(prepared, shared, environments)
         else:
-            started = self._gang.start(layout.command, environments, layout.mounts, root)
+            with self._handing_in_sockets(prepared.setup.temporary):
+                started = self._gang.start(layout.command, environments, layout.mounts, root)
         self._events.post("ranks_started", ranks=[_started(pid, started[pid]) for pid in started])
         self._report_if_serving()
         self._start_services(prepared)
@@ -376,6 +378,13 @@ class Node:
         self._deliver_checkpoints(prepared)
         self._tell_resumption(Path(shared[variables_of.RESUMED_VARIABLE]))
         self._watch_logs(planned)
+
+    def _handing_in_sockets(self, temporary: Path) -> AbstractContextManager[None]:
+        if not any(service.is_handed for service in self._plan.services):
+            return nullcontext()
+        from torchyard.worker.interactive import handed_sockets  # Few jobs have some.
+
+        return handed_sockets.handing_in(self._plan, self._node, temporary)
 
     def _deliver_checkpoints(self, prepared: Prepared) -> None:
         """Where the node's disk is not the server's, and what is on it may be lost."""

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from torchyard.shared import disk
+from torchyard.shared import disk, unix_sockets
 from torchyard.shared import plan as plans
 from torchyard.worker.node import supervisor
 from torchyard.worker.system import processes
@@ -37,8 +37,13 @@ def run(plan_file: Path, node: int, starter: int = 0) -> int:
     plan = plans.from_json(plan_file.read_text())
     if starter:
         supervisor.follow_starter(starter)
+    # The supervisor outlives the ranks, and must not keep the socket of theirs.
+    is_handed = any(service.is_handed for service in plan.services)
     supervised = supervisor.SupervisedNode(
-        processes.mark(plan.attempt_id, node), plan.grace_s, folder
+        processes.mark(plan.attempt_id, node),
+        plan.grace_s,
+        folder,
+        tuple(unix_sockets.inherited()) if is_handed else (),
     )
 
     def work() -> int:

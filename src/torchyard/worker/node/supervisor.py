@@ -45,11 +45,14 @@ class _Supervisor:
 
 @dataclass(frozen=True)
 class SupervisedNode:
-    """A node: the mark of its processes, their grace period, its folder."""
+    """A node: the mark of its processes, their grace period, its folder, the descriptors that are
+    for the worker alone.
+    """
 
     mark: str
     grace_s: float
     folder: Path
+    handed: tuple[int, ...] = ()
 
 
 def claim(folder: Path) -> str:
@@ -86,7 +89,10 @@ def supervise(
     processes.become_subreaper()
     began = start_time(os.getpid())
     try:
-        exit_code = _wait_for_child(_fork(work), node.folder)
+        worker = _fork(work)
+        for descriptor in node.handed:
+            os.close(descriptor)
+        exit_code = _wait_for_child(worker, node.folder)
         _end_processes(node, began)
         if not _has_reported(node.folder):
             exit_code = _wait_for_child(

@@ -2,7 +2,8 @@
 
 Owns: its settings, which are those of `azmlinfsrv` but for the address.
 Leaves: loading the scoring script to scoring_app.py.
-Always: it serves at the socket whose number is its argument, and nowhere else; it begins when the
+Always: it serves at the socket whose number is its argument, and nowhere else, as a service that
+systemd starts does, whose socket's name stays when it ends; it begins when the
 supervisor says so on its standard input, and ends when that one has ended before.
 
 Source: azureml-inference-server-http, whose own program binds all addresses of the machine.
@@ -14,6 +15,7 @@ import sys
 LACKS_SERVER = (
     "the environment lacks azureml-inference-server-http ({}); add it to the environment's packages"
 )
+LISTEN_FD = 3
 
 
 def main() -> None:
@@ -46,7 +48,8 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     print(f"Azure ML inferencing HTTP server v{version}", flush=True)
-    words = ["-b", f"fd://{number}", "-w", os.environ["WORKER_COUNT"]]
+    hand_over(number)
+    words = ["-w", os.environ["WORKER_COUNT"]]
     words += ["--timeout", os.environ.get("WORKER_TIMEOUT") or "300"]
     words += ["--access-logfile", "-", "--error-logfile", "/dev/null"]
     if os.environ.get("WORKER_PRELOAD", "false").lower() == "true":
@@ -55,6 +58,15 @@ def main() -> None:
         words.append("--no-control-socket")
     sys.argv = [sys.argv[0], *words, "scoring_app:app"]
     WSGIApplication("%(prog)s [OPTIONS] [APP_MODULE]").run()
+
+
+def hand_over(number: int) -> None:
+    """Pass the socket on as systemd does. Source: sd_listen_fds(3)."""
+    if number != LISTEN_FD:
+        os.dup2(number, LISTEN_FD)
+        os.close(number)
+    os.set_inheritable(LISTEN_FD, True)
+    os.environ.update({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"})
 
 
 def preload() -> None:

@@ -1,10 +1,11 @@
 """Keep the serving processes of an instance running.
 
-Owns: the listening socket, the variables that Azure sets, starting the server and starting it
-again, the instance's error.
+Owns: finding the socket that it was handed, the variables that Azure sets, starting the server and
+starting it again, the instance's error.
 Leaves: the server itself to serving.py, probes and replacing an instance to endpoints/running/.
-Always: the socket is bound to loopback and stays open while the server is replaced, so that no
-connection is refused meanwhile; a script that never began to serve is never tried again; a server
+Always: it listens at the socket that it inherited and at no port, so that nobody calls it but who
+made the socket; that stays open while the server is replaced, so that no connection is refused
+meanwhile; a script that never began to serve is never tried again; a server
 waits in line, with all but the script imported. Runs on Python 3.6 and later with the standard
 library alone.
 """
@@ -20,13 +21,16 @@ import sys
 import tempfile
 import time
 
-BACKLOG = 2048
 # How often a server that served before may end soon after its start, one after the other.
 MOST_SOON = 6
 SOON_S = 10.0
 LONGEST_DELAY_S = 5.0
 GRACE_S = 30.0
 COLLECT = "TORCHYARD_COLLECT"
+# Where Azure's own server listens; here nothing does.
+PORT = "5001"
+# Python before 3.8 has no name for it. Source: asm-generic/socket.h.
+SO_DOMAIN = 39
 # After the first answers, which it would slow down.
 SUCCESSOR_AFTER_S = 0.5
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -36,13 +40,9 @@ class ScoringFailed(Exception):
     """The scoring script can't serve; the text says why, and where in it."""
 
 
-class PortTaken(Exception):
-    """Another program listens at the instance's port."""
-
-
 def main() -> None:
     options = read_options()
-    listener = listen(options.port)
+    listener = inherited()
     folder = tempfile.mkdtemp(prefix="torchyard-serving-")
     try:
         os.environ.update(variables(options, folder))
@@ -57,7 +57,6 @@ def main() -> None:
 
 def read_options() -> "argparse.Namespace":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--entry", required=True, help="the scoring script, below --root")
     parser.add_argument("--root", default=".", help="the folder of its code")
     parser.add_argument("--model", default="", help="where the model's files are")
@@ -68,15 +67,31 @@ def read_options() -> "argparse.Namespace":
     return parser.parse_args()
 
 
-def listen(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def inherited() -> socket.socket:
+    """The Unix socket that whoever started this instance made, and listens at already."""
+    for name in os.listdir("/proc/self/fd"):
+        number = int(name)
+        try:
+            if number > 2 and os.get_inheritable(number) and is_listener(number):
+                os.set_inheritable(number, False)
+                return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=number)
+        except OSError:
+            pass  # the listing's own, or no socket
+    raise ScoringFailed("the instance was handed no socket to serve at")
+
+
+def is_listener(number: int) -> bool:
+    """
+    Raises:
+        OSError: it is no socket.
+    """
+    copy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=os.dup(number))
     try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        raise PortTaken(f"port {port}: {error.strerror}") from error
-    listener.listen(BACKLOG)
-    return listener
+        domain = copy.getsockopt(socket.SOL_SOCKET, SO_DOMAIN)
+        listens = copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return domain == socket.AF_UNIX and bool(listens)
+    finally:
+        copy.close()
 
 
 def variables(options: "argparse.Namespace", folder: str) -> "dict[str, str]":
@@ -87,7 +102,7 @@ def variables(options: "argparse.Namespace", folder: str) -> "dict[str, str]":
         "AZUREML_ENTRY_SCRIPT": options.entry,
         "SERVICE_NAME": options.service or "service",
         "SERVICE_PATH_PREFIX": options.prefix,
-        "SERVER_PORT": str(options.port),
+        "SERVER_PORT": PORT,
         "TORCHYARD_SERVING_STATE": folder,
         "TORCHYARD_SERVING_LAST": os.path.join(folder, "error.json"),
     }

@@ -1,0 +1,17 @@
+"""Where the sockets are that the server hands to jobs, and that it alone reaches.
+
+Owns: their folder, their names.
+Leaves: making and handing them in to executors/, connecting to whose job it is.
+Always: the folder is the server's user's alone, as the home is; an attempt has its own names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FOLDER = "sockets"
+
+
+def path(home: Path, attempt: str, service: str) -> Path:
+    """The socket of a service of an attempt."""
+    return home / _FOLDER / f"{attempt}-{service}"
