@@ -48,12 +48,15 @@ def put_datastore(
     stores: DatastoresOf,
     workspace: str,
     name: str,
+    identity: Person,
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     datastore_document = fields.with_path_name(
         fields.mapping(document, "the datastore's document"), name
     )
-    return datastore_to_json(datastores.put(db, clock, stores, workspace, datastore_document))
+    return datastore_to_json(
+        datastores.put(db, clock, stores, workspace, datastore_document, identity.user)
+    )
 
 
 @router.delete("/datastores/{name}")
@@ -138,7 +141,9 @@ def list_files(
     db: DatabaseOf, stores: DatastoresOf, workspace: str, name: str, version: str
 ) -> dict[str, Any]:
     asset = assets.get(db, workspace, name, version)
-    return {"value": [dict(vars(file)) for file in actions.files_of(db, stores, asset)]}
+    links: list[int] = []
+    listed = actions.files_of(db, stores, asset, links.append)
+    return {"value": [dict(vars(file)) for file in listed], "links_left_out": sum(links)}
 
 
 @router.get("/data/{name}/versions/{version}/files/{path:path}")

@@ -49,6 +49,7 @@ class Config:
     `accounts` maps people to Unix accounts; `pool` are accounts for everybody else, in order. The
     node folder holds `scratch/`, `workers/` and `homes/`; `state` what only root reads.
     `environment` is added to what jobs get; `umask` and `open_files` hold for them.
+    `folder_accounts` are accounts that people may name in datastores beside their own, and who may.
     """
 
     server_user: str
@@ -61,6 +62,7 @@ class Config:
     environment: dict[str, str] = field(default_factory=dict)
     umask: int = 0o077
     open_files: int = 65536
+    folder_accounts: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def server_uid(self) -> int:
@@ -110,6 +112,7 @@ def read(file: Path = FILE) -> Config:
         environment=_texts(body, "environment"),
         umask=_octal(_text(body, "umask", "077")),
         open_files=_number(body, "open_files", 65536),
+        folder_accounts=_people(body, "folder_accounts"),
     )
     if config.server_uid == 0:
         raise _bad("`server_user` is root", "run yard-server as a user of its own")
@@ -159,6 +162,16 @@ def _texts(body: dict[str, Any], key: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise _bad(f"`{key}` is not a mapping of names to texts")
     return value
+
+
+def _people(body: dict[str, Any], key: str) -> dict[str, tuple[str, ...]]:
+    value = body.get(key, {})
+    if not isinstance(value, dict) or not all(
+        isinstance(people, list) and all(isinstance(person, str) for person in people)
+        for people in value.values()
+    ):
+        raise _bad(f"`{key}` is not a mapping of accounts to lists of people")
+    return {account: tuple(people) for account, people in value.items()}
 
 
 def _path(body: dict[str, Any], key: str, default: Path) -> Path:

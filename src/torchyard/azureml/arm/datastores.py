@@ -90,7 +90,9 @@ class DatastoreKind:
             datastore = self._put_own(call, name, properties)
         else:
             document = self._document(call, name, properties)
-            datastore = datastores.put(self._db, self._clock, self._stores, workspace, document)
+            datastore = datastores.put(
+                self._db, self._clock, self._stores, workspace, document, call.identity.user
+            )
         return PutResult(self._resource(call, datastore), name not in names)
 
     def delete(self, call: Call, name: str) -> None:
