@@ -373,6 +373,7 @@ def run(options: Options) -> None:
             node_addresses=partial(_node_addresses, entrance, options),
             messages=replace(messages, page_url=entrance.public_url or entrance.url),
             wheel_folder=options.wheels,
+            datastore_folders=options.datastore_folders,
         )
         _remember_database(options)
         ensure_token(parts, settings.Settings(home).token_file)

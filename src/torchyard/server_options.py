@@ -66,6 +66,7 @@ class Options:
     listen: bool | None = None
     messages: Path | None = None
     wheels: Path | None = None
+    datastore_folders: tuple[Path, ...] = ()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -200,6 +201,16 @@ def _add_runner_options(parser: argparse.ArgumentParser) -> None:
         "TORCHYARD_NODE_FOLDER, then the home",
     )
     parser.add_argument(
+        "--datastore-folder",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="with a runner: a folder that datastores of `type: local` may be in without naming a "
+        "Unix account; read and written as the server's user; repeatable; default: "
+        "TORCHYARD_DATASTORE_FOLDERS, else none",
+    )
+    parser.add_argument(
         "--runner",
         type=Path,
         default=None,
@@ -287,4 +298,6 @@ def read(arguments: argparse.Namespace) -> Options:
         arguments.listen,
         arguments.messages.absolute() if arguments.messages else configured.messages,
         _wheels(arguments, configured),
+        tuple(folder.absolute() for folder in arguments.datastore_folder)
+        or configured.datastore_folders,
     )

@@ -62,7 +62,7 @@ class LyingPlace:
         for _, target in requested:
             target.write_bytes(b"ATTACK")
 
-    def local(self, path: str) -> Path | None:
+    def local(self, path: str, person: str = "") -> Path | None:
         return None
 
 

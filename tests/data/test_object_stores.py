@@ -104,17 +104,17 @@ def test_data_is_fetched_once_and_the_same(
     fetcher = Fetcher(tmp_path / "home/cache/data", db, stores)
     uri = "azureml://datastores/lake/paths/sets/"
     assert actions.pin(db, stores, WORKSPACE, "uri_folder", uri, "ro_mount").path == uri
-    first = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    first = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now()).path
     assert {path: (first / path).read_bytes() for path in CONTENT} == CONTENT
     before = (first.stat().st_ino, (first / "a.txt").stat().st_ino)
     clock.advance(60)
-    second = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    second = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now()).path
     assert second == first
     assert (second.stat().st_ino, (second / "a.txt").stat().st_ino) == before
     put(lake, {"a.txt": b"changed"}, "sets/")
-    third = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now())
+    third = fetcher.fetch(WORKSPACE, "uri_folder", uri, clock.now()).path
     assert (third / "a.txt").read_bytes() == b"changed"
-    fetched = fetcher.fetch(WORKSPACE, "uri_file", f"{uri}deep/b.bin", clock.now())
+    fetched = fetcher.fetch(WORKSPACE, "uri_file", f"{uri}deep/b.bin", clock.now()).path
     assert (fetched.name, fetched.read_bytes()) == ("b.bin", CONTENT["deep/b.bin"])
 
 
@@ -141,7 +141,7 @@ def test_uploaded_data_keeps_its_checksums(
     (file,) = actions.files_of(db, stores, asset)
     assert (file.path, file.size_bytes, file.sha256) == ("x.bin", 8, sha256)
     fetcher = Fetcher(tmp_path / "home/cache/data", db, stores)
-    folder_found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now())
+    folder_found = fetcher.fetch(WORKSPACE, "uri_folder", "azureml:d:1", clock.now()).path
     assert (folder_found / "x.bin").read_bytes() == b"precious"
 
 

@@ -37,8 +37,10 @@ def test_urls_and_files_of_datastores_become_one_folder(
     urls = [f"{web.url}/mnist/train.gz", f"{web.url}/mnist/test.gz"]
     path = saved(db, *urls, "azureml://datastores/nas/paths/sets")
     assert actions.pin(db, stores, WORKSPACE, "uri_folder", path, "ro_mount").path == path
-    folder = Fetcher(tmp_path / "cache", db, stores).fetch(
-        WORKSPACE, "uri_folder", path, clock.now()
+    folder = (
+        Fetcher(tmp_path / "cache", db, stores)
+        .fetch(WORKSPACE, "uri_folder", path, clock.now())
+        .path
     )
     files = {
         str(file.relative_to(folder)): file.read_bytes()
@@ -81,8 +83,10 @@ def test_urls_that_the_workspace_maps_are_read_at_home(
         "azureml://datastores/nas/paths/my sets/c d.csv",
         "azureml://datastores/nas/paths/sets",
     ]
-    folder = Fetcher(tmp_path / "cache", db, stores).fetch(
-        WORKSPACE, "uri_folder", path, clock.now()
+    folder = (
+        Fetcher(tmp_path / "cache", db, stores)
+        .fetch(WORKSPACE, "uri_folder", path, clock.now())
+        .path
     )
     files = {
         str(file.relative_to(folder)): file.read_text().strip()
@@ -125,8 +129,10 @@ def test_a_pattern_names_some_files_of_a_folder(
 ) -> None:
     path = saved(db, "azureml://datastores/nas/paths/sets/**/b.*")
     assert actions.pin(db, stores, WORKSPACE, "uri_folder", path, "ro_mount").path == path
-    folder = Fetcher(tmp_path / "cache", db, stores).fetch(
-        WORKSPACE, "uri_folder", path, clock.now()
+    folder = (
+        Fetcher(tmp_path / "cache", db, stores)
+        .fetch(WORKSPACE, "uri_folder", path, clock.now())
+        .path
     )
     assert [file.name for file in folder.rglob("*") if file.is_file()] == ["b.csv"]
     location = actions.locate(db, stores, WORKSPACE, path)

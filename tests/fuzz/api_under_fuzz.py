@@ -27,6 +27,7 @@ class Api:
     person: str
     worker: str
     names: dict[str, str]
+    executor: FakeExecutor
 
 
 def make(home: Path) -> Api:
@@ -38,7 +39,7 @@ def make(home: Path) -> Api:
     face = application.create_app(parts)
     services = parts.services
     services.environments.builds.run(services.environments.resolver.resolve("python"))
-    api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"})
+    api = Api(face, parts, token_file.read_text().strip(), "", {"workspace": "default"}, executor)
     _provision(api)
     for _ in range(5):
         parts.scheduler.run_round()

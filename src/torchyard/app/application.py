@@ -109,16 +109,16 @@ def build(
     openers: Mapping[str, Opener] | None = None,
     messages: MessageSettings | None = None,
     wheel_folder: Path | None = None,
+    datastore_folders: Sequence[Path] = (),
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
     Args:
         environ, openers: the environment of builds and jobs; further engines, by name.
-        database: its URL; empty for the one that the home had last.
-        shared, for_others: other servers may serve the home, too; other machines reach it.
-        node, runner: what jobs reach, and who starts them, where they are other users.
-        private, messages: files that no datastore may show; how ends of jobs are told.
-        wheel_folder, node_addresses: for wheels of versions; where other machines' nodes reach it.
+        database, messages: its URL, empty for the last one; how ends of jobs are told.
+        shared, for_others, node_addresses: other servers serve the home; machines reach it; where.
+        node, runner, wheel_folder: what jobs reach; who starts them as other users; for wheels.
+        private, datastore_folders: what no datastore may show; what any may, with a runner.
 
     Raises:
         InvalidInput: the database can't be used, or can't be shared.
@@ -136,7 +136,7 @@ def build(
         db=db,
         clock=clock,
         blobs=Blobs(home / "blobs"),
-        datastores=Datastores(home / "datastores", (node.root, *private)),
+        datastores=_datastores(home, node, private, runner, datastore_folders),
         environments=_environments(
             home, db, clock, environ, shared or for_others, node, runner, wheel_folder
         ),
@@ -153,6 +153,16 @@ def build(
         messages=messages or MessageSettings(),
     )
     return _parts(services, environ, url, sharing)
+
+
+def _datastores(
+    home: Path,
+    node: NodeFolder,
+    private: Sequence[Path],
+    runner: RunnerClient | None,
+    listed: Sequence[Path],
+) -> Datastores:
+    return Datastores(home / "datastores", (node.root, *private), runner, listed)
 
 
 def _prepared(home: Path, node: NodeFolder) -> NodeFolder:

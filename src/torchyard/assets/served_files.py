@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from torchyard.base import files
 from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import Conflict
+from torchyard.base.files import Readable
 
 HEADERS = {
     "content-security-policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
@@ -29,7 +31,7 @@ _MOST_IMAGE_BYTES = 64 << 20
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
-def attachment(file: Path, is_named: bool = True) -> OpenFileResponse:
+def attachment(file: Readable, is_named: bool = True) -> OpenFileResponse:
     """The file, to be saved under its name, else under the one that the link to it says."""
     name = quote(file.name, safe="")
     disposition = f"attachment; filename*=utf-8''{name}" if is_named else "attachment"
@@ -37,14 +39,14 @@ def attachment(file: Path, is_named: bool = True) -> OpenFileResponse:
     return OpenFileResponse(file, media_type="application/octet-stream", headers=headers)
 
 
-def image(file: Path) -> OpenFileResponse:
+def image(file: Readable) -> OpenFileResponse:
     """The file, to be shown in a page.
 
     Raises:
         Conflict: it is not an image that is safe to show.
     """
     type = _image_type(file)
-    if not type or file.stat().st_size > _MOST_IMAGE_BYTES:
+    if not type or files.size_bytes(file) > _MOST_IMAGE_BYTES:
         raise Conflict(
             "the file is not an image that is shown in a page",
             "PNG, JPEG, GIF, WebP, AVIF and BMP are, up to 64 MiB; download any other file",
@@ -53,13 +55,13 @@ def image(file: Path) -> OpenFileResponse:
     return OpenFileResponse(file, media_type=type, headers={**HEADERS, "cache-control": "no-cache"})
 
 
-def preview(file: Path, path: str) -> dict[str, Any]:
+def preview(file: Readable, path: str) -> dict[str, Any]:
     """What a page shows of a file: `kind` is text, table, image or binary.
 
     A table has `columns` and `rows` of texts, a text its `text`; `truncated` says that there is
     more of either.
     """
-    size_bytes = file.stat().st_size
+    size_bytes = files.size_bytes(file)
     body = {"path": path, "size_bytes": size_bytes, "kind": "binary", "truncated": False}
     type = _image_type(file)
     if type:
@@ -69,22 +71,22 @@ def preview(file: Path, path: str) -> dict[str, Any]:
     if text is None:
         return body
     is_cut = size_bytes > len(head)
-    delimiter = _DELIMITERS.get(file.suffix.lower())
+    delimiter = _DELIMITERS.get(Path(file.name).suffix.lower())
     table = _table(text, delimiter, is_cut) if delimiter else None
     if table is not None:
         return {**body, "kind": "table", **table}
     return {**body, "kind": "text", "text": text, "truncated": is_cut}
 
 
-def head_text(file: Path) -> tuple[str | None, bool]:
+def head_text(file: Readable) -> tuple[str | None, bool]:
     """The head of a file as text, None if it is binary; whether that is all of it."""
     head = _head(file)
-    is_whole = file.stat().st_size <= len(head)
+    is_whole = files.size_bytes(file) <= len(head)
     return _text_of(head, is_whole), is_whole
 
 
-def _head(file: Path, size_bytes: int = _HEAD_BYTES) -> bytes:
-    with open(file, "rb") as opened:
+def _head(file: Readable, size_bytes: int = _HEAD_BYTES) -> bytes:
+    with files.reading(file) as opened:
         return opened.read(size_bytes)
 
 
@@ -117,7 +119,7 @@ def _table(text: str, delimiter: str, is_cut: bool) -> dict[str, Any] | None:
     return {"columns": rows[0], "rows": rows[1 : _MOST_ROWS + 1], "truncated": more}
 
 
-def _image_type(file: Path) -> str:
+def _image_type(file: Readable) -> str:
     """Of an image whose kind holds no script, by its first bytes; else empty."""
     head = _head(file, 32)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):

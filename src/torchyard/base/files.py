@@ -7,6 +7,7 @@ Always: a name from outside never reaches a file outside its folder.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, BinaryIO
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput
@@ -25,6 +26,8 @@ from torchyard.base.errors import Conflict, InvalidInput
 _NAME_MOST_BYTES = 255
 _PATH_MOST_BYTES = 3000
 _CHUNK_BYTES = 1 << 20
+# What a file of the server is opened with: it is no link, and no pipe to wait for.
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8,12}\.part\Z")
 
 
@@ -76,6 +79,62 @@ def inside(folder: Path, path: str) -> Path:
     if not within:
         raise InvalidInput(f"`{path}` leads out of its folder", "use a path without links")
     return target
+
+
+class OpenFile:
+    """A regular file that was opened where others may put links; `name` is its own, no path.
+
+    Closed when nothing refers to it any more, unless it was closed before.
+    """
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+Readable = Path | OpenFile
+"""A file of the server's own by its path, or any other one, open."""
+
+
+def reading(file: Readable) -> BinaryIO:
+    """The file from its beginning; closed by the caller. An open file has one reader at a time.
+
+    Raises:
+        FileNotFoundError: it was removed, or a link or something else stands at its path.
+    """
+    if isinstance(file, OpenFile):
+        # Not by its name in /proc: this user may not open what another account opened for it.
+        descriptor = os.dup(file.descriptor)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return os.fdopen(descriptor, "rb")
+    try:
+        descriptor = os.open(file, _READING)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    return os.fdopen(descriptor, "rb")
+
+
+def size_bytes(file: Readable) -> int:
+    """
+    Raises:
+        FileNotFoundError: it was removed.
+    """
+    if isinstance(file, OpenFile):
+        return os.fstat(file.descriptor).st_size
+    return os.stat(file, follow_symlinks=False).st_size
 
 
 def draft_name(name: str) -> str:
@@ -159,9 +218,9 @@ def in_the_way(target: Path) -> Conflict:
     )
 
 
-def copy(source: Path, target: Path) -> Stored:
+def copy(source: Readable, target: Path) -> Stored:
     """Put `source`'s bytes at `target`, whole, and return their hash."""
-    with write_atomically(target) as writing, open(source, "rb") as file:
+    with write_atomically(target) as writing, reading(source) as file:
         while chunk := file.read(_CHUNK_BYTES):
             writing.write(chunk)
     return writing.stored
@@ -188,9 +247,9 @@ def walk(folder: Path) -> Iterator[tuple[str, int]]:
             if is_draft(name):
                 continue
             try:
-                status = os.stat(os.path.join(root, name))
+                status = os.stat(os.path.join(root, name), follow_symlinks=False)
             except OSError:
-                continue  # a link that leads nowhere, or a file that went meanwhile
+                continue  # it was removed meanwhile
             if stat.S_ISREG(status.st_mode):
                 sizes.append((name if below == "." else f"{below}/{name}", status.st_size))
     return iter(sorted(sizes))

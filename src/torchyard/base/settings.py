@@ -38,6 +38,8 @@ class Settings:
     `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     `messages` is the file about mail servers and webhooks; see jobs/messages/settings.py.
     `wheels` is the folder for wheels of environments; see environments/build/wheel_folder.py.
+    `datastore_folders` are those that the server itself reads for datastores of `type: local`
+    where a runner starts jobs as other users.
     """
 
     home: Path
@@ -57,6 +59,7 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     messages: Path | None = None
     wheels: Path | None = None
+    datastore_folders: tuple[Path, ...] = ()
 
     @property
     def token_file(self) -> Path:
@@ -88,8 +91,8 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _WHEELS and
-    _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _WHEELS,
+    _DATASTORE_FOLDERS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -117,6 +120,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         ),
         messages=_folder(values, "TORCHYARD_MESSAGES"),
         wheels=_folder(values, "TORCHYARD_WHEELS"),
+        datastore_folders=_folders(values, "TORCHYARD_DATASTORE_FOLDERS"),
     )
 
 
@@ -175,6 +179,12 @@ def is_set(name: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether a variable of ours has a value, for a command that is about to be overruled by it."""
     values = os.environ if environ is None else environ
     return bool(values.get(name))
+
+
+def _folders(values: Mapping[str, str], name: str) -> tuple[Path, ...]:
+    """As PATH is written."""
+    parts = values.get(name, "").split(os.pathsep)
+    return tuple(Path(part).expanduser().absolute() for part in parts if part)
 
 
 def _folder(values: Mapping[str, str], name: str) -> Path | None:

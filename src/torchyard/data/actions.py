@@ -9,7 +9,7 @@ datastore of the workspace is read with that datastore's credentials.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -32,6 +32,7 @@ from torchyard.data import (
 )
 from torchyard.data.connections import EXTRAS, REFUSED
 from torchyard.data.datastores import Datastores
+from torchyard.data.folders import FolderFiles
 from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import DATA_TYPES, DataAsset, DataFile, Datastore, Files, Pinned
 from torchyard.data.web import HOSTS, Container, WebFiles, url_of
@@ -166,8 +167,17 @@ def _map_notices(db: Database, workspace: str, paths: Iterable[str]) -> tuple[st
     return tuple(notices)
 
 
-def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFile]:
+def files_of(
+    db: Database,
+    stores: Datastores,
+    asset: DataAsset,
+    on_links: Callable[[int], None] = lambda count: None,
+) -> list[DataFile]:
     """Every file of an asset, with its sha256 where that is known.
+
+    Args:
+        on_links: called with the number of links that its folder holds, if there are any; they
+            are no files of it.
 
     Raises:
         NotFound: they were deleted.
@@ -180,9 +190,13 @@ def files_of(db: Database, stores: Datastores, asset: DataAsset) -> list[DataFil
         name = location.path.rpartition("/")[2] or location.uri.rpartition("/")[2]
         sha256 = checksums.get("", ("", ""))[0]
         return [DataFile(name, single.size_bytes, sha256)]
+    if isinstance(location.files, FolderFiles):
+        entries = location.files.walk(location.path, on_links)
+    else:
+        entries = location.files.walk(location.path)
     return [
         DataFile(entry.path, entry.size_bytes, _sha256(checksums, entry.path, entry.mark))
-        for entry in location.files.walk(location.path)
+        for entry in entries
     ]
 
 

@@ -146,7 +146,9 @@ def list_files(
     db: DatabaseOf, stores: DatastoresOf, workspace: str, name: str, version: str
 ) -> dict[str, Any]:
     asset = assets.get(db, workspace, name, version)
-    return {"value": [dict(vars(file)) for file in actions.files_of(db, stores, asset)]}
+    links: list[int] = []
+    listed = actions.files_of(db, stores, asset, links.append)
+    return {"value": [dict(vars(file)) for file in listed], "links_left_out": sum(links)}
 
 
 @router.get("/data/{name}/versions/{version}/files/{path:path}")

@@ -266,9 +266,9 @@ def _store_files(
     for file in snapshot.files:
         path = f"{folder}/{file.path}"
         if existing.get(file.path) != file.size:
-            source, target = blobs.path(file.sha256), destination.local(path)
-            if target is not None and datastore.name in BUILT_IN:
-                _link(source, target)
+            source = blobs.path(file.sha256)
+            if datastore.name in BUILT_IN:
+                _link(source, files.inside(stores.root(workspace, datastore.name), path))
             else:
                 with destination.writing(path) as writing, open(source, "rb") as reader:
                     while chunk := reader.read(1 << 20):

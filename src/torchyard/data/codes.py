@@ -268,11 +268,10 @@ def _make_snapshot(storage: Places, workspace: str, uri: str) -> str:
     manifest = []
     with tempfile.TemporaryDirectory(prefix="code-") as folder:
         for number, (source, path) in enumerate(sources):
-            local = location.files.local(source)
-            if local is None:
-                local = Path(folder) / str(number)
-                location.files.fetch([(source, local)])
-            manifest.append({"path": path, **_store_file(storage.blobs, local)})
+            copy = Path(folder) / str(number)
+            location.files.fetch([(source, copy)])
+            manifest.append({"path": path, **_store_file(storage.blobs, copy)})
+            copy.unlink()
     return storage.blobs.put_snapshot({"files": manifest}).id
 
 

@@ -8,9 +8,8 @@ Always: a file is complete or absent; credentials never leave the server.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,9 +29,11 @@ from torchyard.base.errors import (
     did_you_mean,
 )
 from torchyard.data import kinds, store, uris
-from torchyard.data.folders import FolderFiles
+from torchyard.data.account_folders import AccountFolder
+from torchyard.data.folders import FolderFiles, ServerFolder
 from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import Datastore, Files
+from torchyard.executors.runner_client import RunnerClient, RunnerRefused
 from torchyard.workspaces import ownership
 
 ARTIFACT_STORE = "workspaceartifactstore"
@@ -40,6 +41,9 @@ BLOB_STORE = "workspaceblobstore"
 BUILT_IN = (BLOB_STORE, ARTIFACT_STORE)
 _ALWAYS = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PRIVATE = "server_files"
+NOT_LISTED = "folder_not_listed"
+# The runner's word for a folder that the account may not open.
+_CLOSED = "folder_closed"
 # Which kinds name paths of the server's own machine, by key.
 _WITH_PATHS = {"path": ("local",), "private_key_file": ("sftp",)}
 _CREATE_HINT = "create another one with `yard datastore create`"
@@ -87,11 +91,35 @@ class Datastores:
     Args:
         folder: of the server's home.
         private: more files and folders that no datastore may show: the node folder, keys.
+        runner: opens folders as people's Unix accounts, where their jobs run as those.
+        listed: folders that the server's owner lets be used without an account; others are not,
+            where there is a runner.
     """
 
-    def __init__(self, folder: Path, private: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        private: Sequence[Path] = (),
+        runner: RunnerClient | None = None,
+        listed: Sequence[Path] = (),
+    ) -> None:
         self._folder = folder
         self._private = (folder.parent, _CONFIGURATION, *private)
+        self._runner = runner
+        # As the owner meant them: what becomes a link later does not move them.
+        self._listed = tuple(folder.resolve() for folder in listed)
+
+    @property
+    def runner(self) -> RunnerClient | None:
+        return self._runner
+
+    def is_listed(self, real: Path) -> bool:
+        """Whether the server's own user may open a folder that a person named.
+
+        Args:
+            real: its path without links.
+        """
+        return self._runner is None or any(real.is_relative_to(folder) for folder in self._listed)
 
     def root(self, workspace: str, store: str) -> Path:
         return self._folder / files.safe_relative(workspace) / store
@@ -116,21 +144,22 @@ class Datastores:
         self, workspace: str, store: str, path: str
     ) -> AbstractContextManager[files.Writing]:
         """Open `path` for writing; it appears when the block ends without an error."""
-        return files.write_atomically(files.inside(self.root(workspace, store), path))
+        return FolderFiles(self.root(workspace, store)).writing(path)
 
     def file(self, workspace: str, store: str, path: str) -> Path:
         """
         Raises:
             NotFound: the file does not exist.
         """
-        file = files.inside(self.root(workspace, store), path)
-        if not file.is_file():
+        root, clean = self.root(workspace, store), files.safe_relative(path)
+        if FolderFiles(root).entry(clean) is None:
             raise NotFound(f"`{path}` does not exist in datastore `{store}`", "check the path")
-        return file
+        return root / clean
 
     def list(self, workspace: str, store: str, prefix: str) -> Iterator[tuple[str, int]]:
         """(path below `prefix`, size in bytes), sorted by path."""
-        return files.walk(files.inside(self.root(workspace, store), prefix))
+        for entry in FolderFiles(self.root(workspace, store)).walk(prefix):
+            yield entry.path, entry.size_bytes
 
     def move(self, workspace: str, store: str, path: str, to: str) -> None:
         """Move a file or a folder to a free path; does nothing when it does not exist."""
@@ -141,12 +170,7 @@ class Datastores:
 
     def delete(self, workspace: str, store: str, path: str) -> None:
         """Delete a file, or everything below a folder; does nothing when it does not exist."""
-        target = files.inside(self.root(workspace, store), path)
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            with suppress(NotADirectoryError):  # a part of `path` is a file
-                target.unlink(missing_ok=True)
+        FolderFiles(self.root(workspace, store)).delete(path)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -166,7 +190,7 @@ def refuse_deleted(stores: Datastores, workspace: str, path: str) -> None:
     uri = uris.datastore(path, workspace)
     if uri is None or uri.store != BLOB_STORE or not uri.path.startswith(_DELETABLE):
         return
-    if not files.inside(stores.root(workspace, BLOB_STORE), uri.path.rstrip("/")).exists():
+    if not FolderFiles(stores.root(workspace, BLOB_STORE)).exists(uri.path.rstrip("/")):
         raise NotFound(
             f"`{path}` was deleted",
             "name other data, or upload it again",
@@ -183,6 +207,9 @@ def put(
     user: str,
 ) -> Datastore:
     """Create or replace a datastore; one that is replaced stays its owner's.
+
+    Args:
+        user: who does, and must be let use the Unix account that the document names.
 
     Raises:
         InvalidSpec: the document is wrong.
@@ -201,6 +228,10 @@ def put(
             _refuse_private(stores, key, str(document[key]))
     with db.read() as connection:
         _owner_after(connection, datastore, user)
+    if datastore.kind == "local":
+        datastore = _with_account(stores, datastore, user)
+    elif document.get("private_key_file"):
+        _refuse_unlisted(stores, Path(str(document["private_key_file"])), "private_key_file")
     if not kinds.is_kept_only(datastore):
         open_files(stores, datastore)
     with db.write() as connection:
@@ -242,6 +273,60 @@ def _refuse_private(stores: Datastores, key: str, path: str) -> None:
             at=[key],
             code=_PRIVATE,
         )
+
+
+def _with_account(stores: Datastores, datastore: Datastore, person: str) -> Datastore:
+    """A datastore of `type: local`, with what says as whom its folder is opened.
+
+    Raises:
+        InvalidSpec: its folder is none, or may not be used so.
+    """
+    path, account = Path(str(datastore.document["path"])), datastore.document.get("account")
+    if not account:
+        if not path.is_dir():
+            raise _no_folder(path)
+        _refuse_unlisted(stores, path, "path")
+        return datastore
+    if stores.runner is None:
+        raise InvalidSpec(
+            "`account` needs a runner, and jobs of this server run as its own user",
+            "leave it out",
+            at=["account"],
+        )
+    is_own = stores.runner.call("account", person=person)["account"] == account
+    options = {"person": person, "account": str(account), "is_own": is_own}
+    try:
+        real = AccountFolder(stores.runner, person, str(account), path).real()
+    except FileNotFoundError as error:
+        raise _no_folder(path) from error
+    except RunnerRefused as error:
+        key = "path" if error.code == _CLOSED else "account"
+        raise InvalidSpec(error.message, error.hint, at=[key], code=error.code) from error
+    _refuse_private(stores, "path", str(real))
+    return replace(datastore, options=options)
+
+
+def _refuse_unlisted(stores: Datastores, path: Path, key: str) -> None:
+    """
+    Raises:
+        InvalidSpec: the server's own user may not open it for people.
+    """
+    if stores.is_listed(path.resolve()):
+        return
+    at_account = "name the Unix account that it is opened as: `account: …`; or "
+    raise InvalidSpec(
+        f"`{path}` is in no folder that this server opens for people",
+        f"{at_account if key == 'path' else ''}ask the server's owner to list its folder with "
+        "`yard-server --datastore-folder`",
+        at=[key],
+        code=NOT_LISTED,
+    )
+
+
+def _no_folder(path: Path) -> InvalidSpec:
+    return InvalidSpec(
+        f"`{path}` is not a folder on the server's machine", "create it first", at=["path"]
+    )
 
 
 def describe(
@@ -324,8 +409,12 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
     if protocol == "file":
         if datastore.name in BUILT_IN:
             return FolderFiles(Path(root))
-        folder = FolderFiles(Path(root), is_foreign=True)
-        # Not by its name, which could lead elsewhere in the next moment.
+        if datastore.options.get("account"):
+            return FolderFiles(_account_folder(stores, datastore, Path(root)))
+        folder = ServerFolder(Path(root))
+        if not stores.is_listed(folder.real):
+            raise _not_listed(datastore, f"its folder `{root}`")
+        # The files are opened below this very folder, wherever its name leads in the next moment.
         if stores.touches(folder.real):
             raise InvalidInput(
                 f"datastore `{datastore.name}` can't be used: its folder `{root}` holds files of "
@@ -333,7 +422,7 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
                 "move its files to another folder, and make the datastore again",
                 code=_PRIVATE,
             )
-        return folder
+        return FolderFiles(folder)
     if datastore.options == store.LEFT_OUT:
         raise InvalidInput(
             f"datastore `{datastore.name}` has no credentials: the backup that this server was "
@@ -341,6 +430,9 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
             "give them again with `yard datastore create`",
             code="credentials_missing",
         )
+    key_file = datastore.options.get("key_filename")
+    if key_file and not stores.is_listed(Path(str(key_file)).resolve()):
+        raise _not_listed(datastore, f"its key `{key_file}`")
     if kinds.is_kept_only(datastore):
         raise InvalidInput(
             f"datastore `{datastore.name}` has a SAS token: torchyard reaches an Azure file share "
@@ -352,6 +444,29 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
     remote = RemoteFiles(f"datastore `{datastore.name}`", protocol, datastore.options, root)
     remote.check()
     return remote
+
+
+def _account_folder(stores: Datastores, datastore: Datastore, path: Path) -> AccountFolder:
+    options = datastore.options
+    if stores.runner is None:
+        raise InvalidInput(
+            f"datastore `{datastore.name}` is read as the Unix account `{options['account']}`, and "
+            "this server has no runner",
+            "start the server with a runner, or make the datastore again without `account`",
+            code="no_runner",
+        )
+    person, account = str(options["person"]), str(options["account"])
+    return AccountFolder(stores.runner, person, account, path, options.get("is_own") is True)
+
+
+def _not_listed(datastore: Datastore, part: str) -> InvalidInput:
+    return InvalidInput(
+        f"datastore `{datastore.name}` can't be used: {part} is in no folder that this server "
+        "opens for people",
+        "make it again with the Unix account that may open it: `account: …`; or ask the server's "
+        "owner to list the folder with `yard-server --datastore-folder`",
+        code=NOT_LISTED,
+    )
 
 
 def _built_in(stores: Datastores, workspace: str, name: str) -> Datastore:

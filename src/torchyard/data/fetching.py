@@ -14,16 +14,18 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from torchyard.base import disk, files
 from torchyard.base.db import Database
 from torchyard.base.errors import DiskFull, InvalidInput, NotFound, TorchyardError, Unreachable
+from torchyard.base.files import Readable
 from torchyard.data import actions
 from torchyard.data.actions import DataLocation
 from torchyard.data.datastores import BUILT_IN, Datastores
+from torchyard.data.folders import FolderFiles
 from torchyard.data.types import Entry
 from torchyard.shared import access_lists, locks
 
@@ -37,6 +39,15 @@ _GONE = "check the path, and whether the files were moved"
 
 class FetchCanceled(Exception):
     """The caller canceled the copy."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Data on this machine: jobs find it at `path`; the server reads it at `below` in `files`."""
+
+    path: Path
+    files: FolderFiles
+    below: str
 
 
 class Fetcher:
@@ -55,22 +66,28 @@ class Fetcher:
         self._db = db
         self._stores = stores
 
-    def ready(self, workspace: str, type: str, path: str, since: datetime) -> Path | None:
-        """The path on this machine of data that was fetched after `since`; cheap.
+    def ready(
+        self, workspace: str, type: str, path: str, since: datetime, person: str = ""
+    ) -> Fetched | None:
+        """Data that is on this machine, fetched after `since`; cheap.
+
+        Args:
+            person: whose job reads it.
 
         Raises:
             TorchyardError: as `fetch`.
         """
         location = actions.locate(self._db, self._stores, workspace, path)
-        local = self._reachable(location)
-        if local is not None:
-            return local if local.exists() else None
+        in_place = self._reachable(location, person)
+        if in_place is not None:
+            return in_place if in_place.files.exists(in_place.below) else None
         try:
             note = json.loads(self._note(workspace, path).read_text())
         except FileNotFoundError:
             return None
-        file = self._folder / note["key"] / note["file"]
-        return file if note["at"] >= since.timestamp() and file.exists() else None
+        copied = self._copied_to(note["key"], note["file"])
+        is_new = note["at"] >= since.timestamp()
+        return copied if is_new and copied.files.exists(copied.below) else None
 
     def fetch(
         self,
@@ -79,8 +96,9 @@ class Fetcher:
         path: str,
         now: datetime,
         canceled: Callable[[], bool] = lambda: False,
-    ) -> Path:
-        """Copy the data to this machine unless it is here; its path.
+        person: str = "",
+    ) -> Fetched:
+        """Copy the data to this machine unless it is here.
 
         Raises:
             NotFound: there is nothing at `path`.
@@ -89,12 +107,13 @@ class Fetcher:
             FetchCanceled: `canceled` returned True.
         """
         location = actions.locate(self._db, self._stores, workspace, path)
-        local = self._reachable(location)
-        if local is not None:
-            if not local.exists():
+        in_place = self._reachable(location, person)
+        if in_place is not None:
+            if not in_place.files.exists(in_place.below):
                 raise NotFound(f"there is nothing at `{location.uri}` any more", _GONE)
-            _check_type(type, location, local.is_file())
-            return local
+            is_file = in_place.files.entry(in_place.below) is not None
+            _check_type(type, location, is_file)
+            return in_place
         single = None if type in _FOLDER_TYPES else location.files.entry(location.path)
         if single is not None:
             name = location.uri.partition("?")[0].rstrip("/").rpartition("/")[2] or "file"
@@ -112,20 +131,21 @@ class Fetcher:
             # The time of its last use: `yard gc` removes copies that are long unused.
             os.utime(folder, (now.timestamp(), now.timestamp()))
             self._remember(workspace, path, folder.name, file, now)
-        return folder / file
+        return self._copied_to(folder.name, file)
 
-    def file(self, workspace: str, location: DataLocation, path: str) -> Path:
-        """The path on this machine of one file below a place; copies it unless it is here.
+    def file(self, workspace: str, location: DataLocation, path: str) -> Readable:
+        """One file below a place; copies it unless it is here.
 
         Raises:
             NotFound: the file does not exist.
+            InvalidInput: it is a link, or lies behind one.
         """
         inner = f"{location.path.rstrip('/')}/{path}".strip("/") if path else location.path
-        local = location.files.local(inner)
-        if local is not None:
-            if not local.is_file():
-                raise NotFound(f"`{path}` does not exist in `{location.uri}`")
-            return local
+        if isinstance(location.files, FolderFiles):
+            try:
+                return location.files.open(inner)
+            except NotFound:
+                raise NotFound(f"`{path}` does not exist in `{location.uri}`") from None
         uri = f"{location.uri.rstrip('/')}/{path}" if path else location.uri
         single = DataLocation(location.files, inner, uri, location.store)
         entry = location.files.entry(inner)
@@ -157,11 +177,19 @@ class Fetcher:
                 return False  # no access lists there: the node gets the files from the server
         return True
 
-    def _reachable(self, location: DataLocation) -> Path | None:
-        """The data's own path, if jobs can go there."""
+    def _reachable(self, location: DataLocation, person: str) -> Fetched | None:
+        """The data in its own place, if jobs can go there."""
         if self._is_separate and location.store in BUILT_IN:
             return None
-        return location.files.local(location.path)
+        path = location.files.local(location.path, person)
+        if path is None:
+            return None
+        assert isinstance(location.files, FolderFiles), location.uri
+        return Fetched(path, location.files, location.path)
+
+    def _copied_to(self, key: str, file: str) -> Fetched:
+        folder = self._folder / key
+        return Fetched(folder / file, FolderFiles(folder), "" if file == "." else file)
 
     def copies(self) -> Iterator[tuple[str, Path]]:
         """(name, folder) of each copy; a folder's mtime is the time of its last use."""

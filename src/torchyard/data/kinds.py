@@ -147,14 +147,6 @@ def _local(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant
             f"`{folder}` is not an absolute path", "write the path on the server's machine",
             at=["path"],
         )  # fmt: skip
-    try:
-        exists = folder.is_dir()
-    except OSError:  # longer than a path can be
-        exists = False
-    if not exists:
-        raise InvalidSpec(
-            f"`{folder}` is not a folder on the server's machine", "create it first", at=["path"]
-        )
     return f"file://{folder}", {}
 
 
@@ -195,7 +187,7 @@ KINDS: dict[str, Kind] = {
     "sftp": Kind(
         ("host",), ("port", "username", "path", "private_key_file"), ("password",), _sftp
     ),
-    "local": Kind(("path",), (), (), _local),
+    "local": Kind(("path",), ("account",), (), _local),
 }  # fmt: skip
 _ALIASES = {"adls": "azure_data_lake_gen2", "adls_gen2": "azure_data_lake_gen2", "gcs": "gs"}
 _RETIRED = {

@@ -149,7 +149,7 @@ class RemoteFiles:
         with self._system(path) as system, suppress(FileNotFoundError):
             system.rm(self._at(path), recursive=True)
 
-    def local(self, path: str) -> Path | None:
+    def local(self, path: str, person: str = "") -> Path | None:
         return None
 
     @contextmanager

@@ -90,7 +90,7 @@ class SeveralFiles:
     def delete(self, path: str) -> None:
         raise _read_only()
 
-    def local(self, path: str) -> Path | None:
+    def local(self, path: str, person: str = "") -> Path | None:
         return None
 
     def _existing(self, path: str) -> FileLocation:

@@ -29,8 +29,17 @@ LEFT_OUT = {"torchyard.credentials": "left out of a backup"}
 """In place of the options of a datastore whose credentials a backup left out."""
 _OF = "the credentials of datastore `{name}`"
 # Options of fsspec that say where and as whom. Every other one lets somebody in.
-_OPEN = {"account_host", "account_name", "anon", "client_id", "client_kwargs", "endpoint_url"}
-_OPEN |= {"host", "key_filename", "port", "tenant_id", "username"}
+_OPEN = {"account", "account_host", "account_name", "anon", "client_id", "client_kwargs"}
+_OPEN |= {
+    "endpoint_url",
+    "host",
+    "is_own",
+    "key_filename",
+    "person",
+    "port",
+    "tenant_id",
+    "username",
+}
 
 
 def _without_credentials(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -134,6 +134,8 @@ class Files(Protocol):
         """Delete a file, or everything below a folder; does nothing when it does not exist."""
         ...
 
-    def local(self, path: str) -> Path | None:
-        """The path on this machine's disk; None for a remote file."""
+    def local(self, path: str, person: str = "") -> Path | None:
+        """Where a person's jobs on this machine find it; None for a remote file, and for one that
+        they find in a copy. The server opens no file by it, except of its own datastores.
+        """
         ...

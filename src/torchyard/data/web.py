@@ -77,7 +77,7 @@ class WebFiles:
     def delete(self, path: str) -> None:
         raise InvalidInput(f"`{self._url}` can't be deleted from", "name a datastore")
 
-    def local(self, path: str) -> Path | None:
+    def local(self, path: str, person: str = "") -> Path | None:
         return None
 
     def _open(self, method: str) -> Any:
@@ -175,7 +175,7 @@ class Container:
     def delete(self, path: str) -> None:
         raise self._read_only()
 
-    def local(self, path: str) -> Path | None:
+    def local(self, path: str, person: str = "") -> Path | None:
         return None
 
     def _read_only(self) -> InvalidInput:

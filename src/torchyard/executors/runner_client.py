@@ -115,6 +115,27 @@ class RunningRequest:
         return _checked(answer, received)
 
 
+class RunnerSession:
+    """A request that is followed by others on its connection; `first` is the answer to it."""
+
+    def __init__(self, path: Path, connection: socket.socket, first: dict[str, Any]) -> None:
+        self._path = path
+        self._connection = connection
+        self.first = first
+
+    def ask(self, task: str, **body: Any) -> tuple[dict[str, Any], list[int]]:
+        """The answer as it is, and the files that came with it, open.
+
+        Raises:
+            RunnerUnreachable: there was none: whoever answers was ended or stopped.
+        """
+        try:
+            messages.send(self._connection, {"task": task, **body})
+            return messages.receive(self._connection)
+        except (OSError, messages.BadMessage) as error:
+            raise _unreachable(self._path, error) from error
+
+
 def _send(
     connection: socket.socket, request: str, body: dict[str, Any], descriptors: Sequence[int]
 ) -> None:

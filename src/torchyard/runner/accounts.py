@@ -67,13 +67,34 @@ def engine(config: Config) -> Account:
     return get_by_name(config, config.engine_user)
 
 
+def for_folders(config: Config, person: str, name: str) -> Account:
+    """The account `name` for reading and writing a folder that the person named.
+
+    Raises:
+        Refused: it is neither their own nor one that they may use.
+    """
+    is_let = person in config.folder_accounts.get(name, ())
+    if not is_let and of_person(config, person).name != name:
+        raise Refused(
+            "account_not_yours",
+            f"`{person}` may not use the Unix account `{name}`",
+            "name your own account, or ask the machine's administrator to list you under "
+            "`folder_accounts` in /etc/torchyard/runner.json",
+        )
+    if name in config.build_users:
+        raise Refused("account_refused", f"`{name}` is a build user, and opens no folders")
+    if name == config.engine_user:
+        raise Refused("account_refused", f"`{name}` is the engine user, and opens no folders")
+    return get_by_name(config, name)
+
+
 def get_by_name(config: Config, name: str) -> Account:
     """An account that the configuration names.
 
     Raises:
         Refused: it may not run jobs.
     """
-    special = (*config.build_users, config.engine_user)
+    special = (*config.folder_accounts, *config.build_users, config.engine_user)
     allowed = {*config.accounts.values(), *config.pool, *special}
     if not name or name not in allowed:
         raise Refused(

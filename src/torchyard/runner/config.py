@@ -65,6 +65,7 @@ class Config:
     `build_users` run builds, one at a time each, within the `build_limits`. The node folder holds
     `scratch/`, `workers/` and `homes/`; `state` what only root reads. `environment` is added to
     what jobs get; `umask` and `open_files` hold for them.
+    `folder_accounts` are accounts that people may name in datastores beside their own, and who may.
     """
 
     server_user: str
@@ -79,6 +80,7 @@ class Config:
     umask: int = 0o077
     open_files: int = 65536
     build_limits: BuildLimits = field(default_factory=BuildLimits)
+    folder_accounts: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def server_uid(self) -> int:
@@ -139,10 +141,11 @@ def read(file: Path = FILE) -> Config:
         umask=_octal(_text(body, "umask", "077")),
         open_files=_number(body, "open_files", 65536),
         build_limits=_limits(body.get("build_limits")),
+        folder_accounts=_people(body, "folder_accounts"),
     )
     if config.server_uid == 0:
         raise _bad("`server_user` is root", "run yard-server as a user of its own")
-    others = {config.build_user, *config.accounts.values(), *config.pool}
+    others = {*config.build_users, *config.accounts.values(), *config.pool}
     if config.engine_user and config.engine_user in others:
         raise _bad(
             f"`engine_user` is `{config.engine_user}`, which runs builds or jobs, too",
@@ -212,6 +215,16 @@ def _texts(body: dict[str, Any], key: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise _bad(f"`{key}` is not a mapping of names to texts")
     return value
+
+
+def _people(body: dict[str, Any], key: str) -> dict[str, tuple[str, ...]]:
+    value = body.get(key, {})
+    if not isinstance(value, dict) or not all(
+        isinstance(people, list) and all(isinstance(person, str) for person in people)
+        for people in value.values()
+    ):
+        raise _bad(f"`{key}` is not a mapping of accounts to lists of people")
+    return {account: tuple(people) for account, people in value.items()}
 
 
 def _path(body: dict[str, Any], key: str, default: Path) -> Path:

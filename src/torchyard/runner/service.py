@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from torchyard import __version__
-from torchyard.runner import accounts, builds, cgroups, engines, launches, scratch
+from torchyard.runner import accounts, builds, cgroups, engines, folders, launches, scratch
 from torchyard.runner.config import Config, Refused
 from torchyard.shared import runner_messages as messages
 from torchyard.shared.node_records import NodeRecords, receipt
@@ -220,6 +220,18 @@ def open_left(request: RunnerRequest) -> Body:
     os._exit(0)
 
 
+def folder(request: RunnerRequest) -> Body:
+    """A folder that a person named, as an account that they may use, until the server hangs up."""
+    person, name = request.text("person"), request.text("account")
+    account = accounts.for_folders(request.config, person, name)
+    path, make = request.text("root"), request.body.get("make") is True
+    signal.alarm(0)
+    if os.fork():
+        os._exit(0)  # what may last is not one of the requests that others wait for
+    accounts.become(account)
+    folders.serve(request.connection, path, make)
+
+
 def attempts(request: RunnerRequest) -> Body:
     return {"attempts": scratch.attempts(request.config)}
 
@@ -278,6 +290,7 @@ REQUESTS: dict[str, Callable[[RunnerRequest], Body]] = {
     "signal": send_signal,
     "left_files": left_files,
     "open_left": open_left,
+    "folder": folder,
     "attempts": attempts,
     "size": size,
     "remove": remove,

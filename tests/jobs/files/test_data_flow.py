@@ -14,6 +14,7 @@ from jobs.support import WORKSPACE, Worker, again, attempt_of, make_services, su
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
+from torchyard.base.files import Readable, reading
 from torchyard.data import assets, datastores, url_maps
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
@@ -174,6 +175,11 @@ def test_an_evaluated_table_is_its_folder(
     assert done.error is not None and refused in done.error.message
 
 
+def _content(file: Readable) -> bytes:
+    with reading(file) as opened:
+        return opened.read()
+
+
 def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path: Path) -> None:
     job = submit(
         services,
@@ -200,7 +206,7 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
     assert listed == {
         ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h")
     }  # fmt: skip
-    assert artifacts.output_file(services, job, "file", "result.txt").read_bytes() == b"file"
+    assert _content(artifacts.output_file(services, job, "file", "result.txt")) == b"file"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from torchyard.azureml.blob.links import Links, links_of
 from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.context import context_of
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.base import files
 from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE
@@ -80,11 +79,11 @@ class Artifacts:
 
     def content(self, call: Call, origin: str, container: str, path: str) -> OpenFileResponse:
         location = self._existing(call, origin, container, path)
-        root = self._services.datastores.root(call.workspace.name, location.datastore)
-        stored = location.stored(path)
-        file = files.inside(root, stored)
+        workspace, stored = call.workspace.name, location.stored(path)
         if location.datastore == ARTIFACT_STORE:
-            file = RunFiles(self._services, call.workspace.name).local(stored)
+            file = RunFiles(self._services, workspace).local(stored)
+        else:
+            file = self._services.datastores.file(workspace, location.datastore, stored)
         return OpenFileResponse(file, media_type="application/octet-stream")
 
     def write_links(

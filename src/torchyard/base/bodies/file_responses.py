@@ -10,16 +10,16 @@ Source: https://www.rfc-editor.org/rfc/rfc9110#name-content-length
 from __future__ import annotations
 
 import os
-import stat
+from collections.abc import Mapping
+from typing import cast
 
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from torchyard.base import files
 from torchyard.base.errors import NotFound
-
-# A job may leave a named pipe where a file was: to open it waits for nobody.
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+from torchyard.base.files import OpenFile, Readable
 
 
 class OpenFileResponse(FileResponse):
@@ -29,21 +29,44 @@ class OpenFileResponse(FileResponse):
     promised ends the connection.
     """
 
+    def __init__(
+        self,
+        file: Readable,
+        media_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__("", media_type=media_type, headers=headers)
+        self._file = file
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            descriptor = await run_in_threadpool(os.open, self.path, _FLAGS)
+            opened = await run_in_threadpool(files.reading, self._file)
         except FileNotFoundError:
             raise _removed_error() from None
-        try:
-            self.stat_result = os.fstat(descriptor)
-            if not stat.S_ISREG(self.stat_result.st_mode):
-                raise _removed_error()
-            # By this name the same file is opened again, whatever stands at its path by then.
-            self.path = f"/dev/fd/{descriptor}"
+        finally:
+            if isinstance(self._file, OpenFile):
+                self._file.close()
+        with opened:
+            self.stat_result = os.fstat(opened.fileno())
+            # Starlette opens what this says: the same file, whatever stands at its path by then.
+            self.path = cast(str, _Descriptor(opened.fileno()))
             self.set_stat_headers(self.stat_result)
             await super().__call__(scope, receive, _Promised(send))
-        finally:
-            os.close(descriptor)
+
+
+class _Descriptor:
+    """A number that is a descriptor of its own each time `open` takes it, which then closes it.
+
+    A path below /dev/fd would be opened anew, and a file of another account is not this user's.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __index__(self) -> int:
+        duplicate = os.dup(self._descriptor)
+        os.lseek(duplicate, 0, os.SEEK_SET)
+        return duplicate
 
 
 class _Promised:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from torchyard.base import files
 from torchyard.base.errors import NotFound, did_you_mean
+from torchyard.base.files import Readable
 from torchyard.data.datastores import ARTIFACT_STORE, Datastores, artifacts_of
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.logs import LogFile, Logs
@@ -98,7 +99,7 @@ def list_earlier(services: FileServices, job: Job) -> Iterator[tuple[str, Artifa
     yield from list_outputs(services, job)
 
 
-def earlier_file(services: FileServices, job: Job, output: str, path: str) -> Path:
+def earlier_file(services: FileServices, job: Job, output: str, path: str) -> Readable:
     """
     Raises:
         NotFound: there is none.
@@ -115,7 +116,7 @@ def list_outputs(services: FileServices, job: Job) -> Iterator[tuple[str, Artifa
         yield output, Artifact(path, size)
 
 
-def output_file(services: FileServices, job: Job, output: str, path: str) -> Path:
+def output_file(services: FileServices, job: Job, output: str, path: str) -> Readable:
     """
     Raises:
         NotFound: there is none.

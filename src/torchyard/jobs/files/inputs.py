@@ -16,7 +16,8 @@ from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.bodies import yaml_documents
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.data.fetching import Fetcher
+from torchyard.base.files import Readable
+from torchyard.data.fetching import Fetched, Fetcher
 from torchyard.jobs.records.types import CommandJob, Job
 from torchyard.jobs.services import FileServices, Services
 from torchyard.jobs.spec.inputs import Input
@@ -39,7 +40,8 @@ def plans(fetcher: Fetcher, job: CommandJob) -> dict[str, InputPlan]:
             folder = _ready(fetcher, job, job_input)
             if folder is None:
                 raise NotFound(f"the data of input `{name}` is no longer at `{job_input.path}`")
-            made[name] = InputPlan(job_input.type, mode=_plain(job_input.mode), source=str(folder))
+            source = str(folder.path)
+            made[name] = InputPlan(job_input.type, mode=_plain(job_input.mode), source=source)
         elif job_input.type != "literal" and not job_input.path.startswith(SNAPSHOT_PREFIX):
             made[name] = InputPlan("literal", value=job_input.path)
         else:
@@ -77,7 +79,12 @@ def bring(services: FileServices, job: CommandJob, canceled: Callable[[], bool])
     for name, job_input in job.spec.inputs.items():
         if _is_elsewhere(job_input):
             folder = services.fetcher.fetch(
-                job.workspace, job_input.type, job_input.path, services.clock.now(), canceled
+                job.workspace,
+                job_input.type,
+                job_input.path,
+                services.clock.now(),
+                canceled,
+                job.owner,
             )
             _check_table(services.blobs, name, job_input, folder)
         else:
@@ -99,7 +106,7 @@ def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan])
         services.fetcher.let_read(file, user)
 
 
-def source(services: FileServices, job: CommandJob, name: str) -> Path:
+def source(services: FileServices, job: CommandJob, name: str) -> Fetched:
     """Where an input lies on the server's machine, for nodes that are elsewhere.
 
     Raises:
@@ -116,33 +123,39 @@ def source(services: FileServices, job: CommandJob, name: str) -> Path:
     return folder
 
 
-def files_of(source: Path) -> list[dict[str, Any]]:
+def is_single(source: Fetched) -> bool:
+    """Whether an input is one file."""
+    return source.files.entry(source.below) is not None
+
+
+def files_of(source: Fetched) -> list[dict[str, Any]]:
     """path, size_bytes, mode (octal digits) and changed (a number) of every file of an input."""
-    paths = [source.name] if source.is_file() else [path for path, _ in files.walk(source)]
-    entries = []
-    for path in paths:
-        status = file(source, path).stat()
-        entries.append(
-            {
-                "path": path,
-                "size_bytes": status.st_size,
-                "mode": f"{status.st_mode & 0o777:o}",
-                "changed": status.st_mtime_ns,
-            }
-        )
-    return entries
+    return [
+        {
+            "path": path,
+            "size_bytes": found.size_bytes,
+            "mode": f"{found.mode & 0o777:o}",
+            "changed": found.mtime_ns,
+        }
+        for path, found in source.files.found(source.below)
+    ]
 
 
-def file(source: Path, path: str) -> Path:
+def file(source: Fetched, path: str) -> Readable:
     """
     Raises:
         NotFound: the input has no such file.
-        InvalidInput: the path leads out.
+        InvalidInput: the path leads out, or through a link.
     """
-    target = source if source.is_file() else files.inside(source, path)
-    if not target.is_file() or (target == source and path != source.name):
-        raise NotFound(f"the input has no file `{path}`")
-    return target
+    clean = files.safe_relative(path)
+    try:
+        if not is_single(source):
+            return source.files.open(f"{source.below}/{clean}".lstrip("/"))
+        if path == source.path.name:
+            return source.files.open(source.below)
+    except NotFound:
+        pass
+    raise NotFound(f"the input has no file `{path}`")
 
 
 def _is_elsewhere(job_input: Input) -> bool:
@@ -153,8 +166,8 @@ def _is_elsewhere(job_input: Input) -> bool:
     )
 
 
-def _ready(fetcher: Fetcher, job: Job, job_input: Input) -> Path | None:
-    return fetcher.ready(job.workspace, job_input.type, job_input.path, job.created_at)
+def _ready(fetcher: Fetcher, job: Job, job_input: Input) -> Fetched | None:
+    return fetcher.ready(job.workspace, job_input.type, job_input.path, job.created_at, job.owner)
 
 
 def _plain(mode: str) -> str:
@@ -162,17 +175,20 @@ def _plain(mode: str) -> str:
     return {"eval_mount": "ro_mount", "eval_download": "download"}.get(mode, mode)
 
 
-def _check_table(blobs: Blobs, name: str, job_input: Input, folder: Path | None = None) -> None:
+def _check_table(blobs: Blobs, name: str, job_input: Input, folder: Fetched | None = None) -> None:
     """A table that is to be evaluated must name nothing but files beside it."""
     if job_input.mode not in _EVALUATED:
         return
     try:
-        file = folder / "MLTable" if folder is not None else _in_snapshot(blobs, job_input)
-        with open(file, encoding="utf-8") as opened:
-            table = yaml_documents.load(opened.read(_LONGEST_TABLE), "`MLTable`")
+        table_file = (
+            file(folder, "MLTable") if folder is not None else _in_snapshot(blobs, job_input)
+        )
+        with files.reading(table_file) as opened:
+            content = opened.read(_LONGEST_TABLE).decode("utf-8")
+        table = yaml_documents.load(content, "`MLTable`")
         paths = [str(value) for entry in table["paths"] for value in entry.values()]
     except (
-        *(OSError, ValueError, InvalidInput),
+        *(OSError, ValueError, InvalidInput, NotFound),
         *(KeyError, TypeError, AttributeError),
     ) as error:
         raise InvalidInput(

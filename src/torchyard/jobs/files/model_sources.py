@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torchyard.assets.sources import Source
+from torchyard.base import files
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.base.files import OpenFile
 from torchyard.data import actions as data
 from torchyard.data import uris
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, job_environments
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import FileServices
 
 _ARTIFACTS = ("artifacts", "default")
@@ -36,10 +39,7 @@ def find(services: FileServices, workspace: str, path: str) -> Iterator[Source]:
         yield _of_snapshot(services.blobs, path.removeprefix(SNAPSHOT_PREFIX))
         return
     job_uri = uris.job_output(path)
-    if job_uri is not None:
-        yield _of_job(services, workspace, job_uri)
-        return
-    if not uris.protocol_of(path) and not path.startswith("azureml:"):
+    if job_uri is None and not uris.protocol_of(path) and not path.startswith("azureml:"):
         raise InvalidSpec(
             f"`{path}` is not a path of a model",
             "name a local file or folder, "
@@ -47,6 +47,9 @@ def find(services: FileServices, workspace: str, path: str) -> Iterator[Source]:
             at=["path"],
         )
     with tempfile.TemporaryDirectory(prefix="model-", dir=_temporary(services.home)) as folder:
+        if job_uri is not None:
+            yield _of_job(services, workspace, job_uri, Path(folder))
+            return
         try:
             yield _of_data(services, workspace, path, Path(folder))
         except (InvalidInput, NotFound) as error:
@@ -60,7 +63,7 @@ def _of_snapshot(blobs: Blobs, snapshot_id: str) -> Source:
     return Source(model_files, single=_is_single(model_files))
 
 
-def _of_job(services: FileServices, workspace: str, job_uri: uris.JobUri) -> Source:
+def _of_job(services: FileServices, workspace: str, job_uri: uris.JobUri, copies: Path) -> Source:
     job = actions.get(services, workspace, job_uri.job)
     folder = job_uri.path
     model_files: list[tuple[str, Path]] = []
@@ -71,7 +74,7 @@ def _of_job(services: FileServices, workspace: str, job_uri: uris.JobUri) -> Sou
         ]
     else:
         model_files = [
-            (artifact.path, artifacts.output_file(services, job, job_uri.output, artifact.path))
+            (artifact.path, _output_file(services, job, job_uri.output, artifact.path, copies))
             for owner, artifact in artifacts.list_outputs(services, job)
             if owner == job_uri.output and _below(artifact.path, folder)
         ]
@@ -88,6 +91,17 @@ def _of_job(services: FileServices, workspace: str, job_uri: uris.JobUri) -> Sou
         single,
         environment=job_environments.reference_or_definition(services.db, job),
     )
+
+
+def _output_file(services: FileServices, job: Job, output: str, path: str, copies: Path) -> Path:
+    """The file, or a copy of one that lies where others may put links."""
+    file = artifacts.output_file(services, job, output, path)
+    if not isinstance(file, OpenFile):
+        return file
+    copy = copies / str(sum(1 for _ in copies.iterdir()))
+    files.copy(file, copy)
+    file.close()
+    return copy
 
 
 def _of_data(services: FileServices, workspace: str, path: str, folder: Path) -> Source:

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from torchyard.base import files
 from torchyard.base.errors import InvalidSpec, NotFound
+from torchyard.base.files import Readable
 from torchyard.data import actions as data
 from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
@@ -115,7 +115,7 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
             yield output, entry.path, entry.size_bytes
 
 
-def file(services: FileServices, job: Job, output: str, path: str) -> Path:
+def file(services: FileServices, job: Job, output: str, path: str) -> Readable:
     """A file of an output, on this machine's disk.
 
     Raises:

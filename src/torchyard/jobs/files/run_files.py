@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
@@ -77,13 +76,13 @@ class RunFiles:
         log = None if self._stored.entry(path) is not None else self._log(path)
         if log is None:
             return self._stored.read(path, start, limit)
-        file = open(log, "rb")
+        file = files.reading(log)
         file.seek(start)
         return files.chunks(file, limit)
 
     def fetch(self, pairs: Sequence[tuple[str, Path]]) -> None:
         for path, target in pairs:
-            shutil.copyfile(self.local(path), target)
+            files.copy(self.local(path), target)
 
     def writing(self, path: str) -> AbstractContextManager[files.Writing]:
         self._refuse_log(path)
@@ -93,9 +92,10 @@ class RunFiles:
         self._refuse_log(path)
         self._stored.delete(path)
 
-    def local(self, path: str) -> Path:
+    def local(self, path: str, person: str = "") -> Path:
         file = self._stored.local(path)
-        if file.exists():
+        assert file is not None, "the artifact store is a folder of the server"
+        if self._stored.exists(path):
             return file
         return self._log(path) or file
 

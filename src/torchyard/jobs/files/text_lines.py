@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+
+from torchyard.base import files
+from torchyard.base.files import Readable
 
 MOST_READ_BYTES = 256 << 20
 """For one request."""
@@ -50,7 +52,7 @@ class Hits:
 
 
 def index(
-    file: Path,
+    file: Readable,
     every: int,
     first: int = 0,
     offset: int = 0,
@@ -63,7 +65,7 @@ def index(
     """
     offsets, lines, position = [offset], 0, offset
     ends_with_newline = True
-    size_bytes = file.stat().st_size
+    size_bytes = files.size_bytes(file)
     for piece in _pieces(file, offset, most_bytes):
         newlines = piece.count(b"\n")
         due = every - lines % every
@@ -87,7 +89,7 @@ def index(
 
 
 def search(
-    file: Path,
+    file: Readable,
     text: str,
     with_case: bool,
     limit: int,
@@ -109,7 +111,7 @@ def search(
         if hits.add(piece if with_case else piece.lower()):
             return hits.result(more=True)
     hits.end()
-    return hits.result(more=position < file.stat().st_size)
+    return hits.result(more=position < files.size_bytes(file))
 
 
 class _Search:
@@ -179,9 +181,9 @@ def _in_block(block: bytes, sought: bytes, number: int, position: int) -> Iterat
         offset = end + 1
 
 
-def _pieces(file: Path, offset: int, most_bytes: int) -> Iterator[bytes]:
+def _pieces(file: Readable, offset: int, most_bytes: int) -> Iterator[bytes]:
     left = most_bytes
-    with open(file, "rb") as opened:
+    with files.reading(file) as opened:
         opened.seek(offset)
         while left > 0:
             piece = opened.read(min(_PIECE_BYTES, left))

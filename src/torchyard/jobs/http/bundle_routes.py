@@ -17,7 +17,9 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Body
 from fastapi.responses import StreamingResponse
 
+from torchyard.base import files
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
+from torchyard.base.files import OpenFile, Readable
 from torchyard.data import actions as data
 from torchyard.data import assets
 from torchyard.jobs import actions
@@ -35,7 +37,7 @@ _MOST_FILES = 1000
 _MOST_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
 
-Find = Callable[[str], Path]
+Find = Callable[[str], Readable]
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["bundles"], route_class=GuardedRoute)
 
@@ -48,12 +50,13 @@ def bundle(
     """`<size in bytes>\\n<bytes>` for each of `sources`, paths of files' own routes below
     the workspace: `data/digits/versions/1/files/a.bin`.
     """
-    paths = find_all(services, workspace, sources)
-    return StreamingResponse(_blocks(paths), media_type="application/x-torchyard-bundle")
+    found = find_all(services, workspace, sources)
+    return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
 
 
-def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> list[Path]:
-    """
+def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> list[Path | bytes]:
+    """The path of each file, or the content of one where others may put links.
+
     Raises:
         InvalidInput: a source is not the path of a file.
         LimitExceeded: too many files, or too large ones.
@@ -64,7 +67,8 @@ def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> 
             f"{len(sources)} files are too many for one request", f"ask for at most {_MOST_FILES}"
         )
     folders: dict[str, Find] = {}
-    paths = []
+    found: list[Path | bytes] = []
+    size_bytes = 0
     for source in sources:
         match = _SOURCE.match(source)
         if match is None:
@@ -74,14 +78,15 @@ def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> 
             folders[folder] = _open(
                 services, workspace, [unquote(part) for part in folder.split("/")]
             )
-        paths.append(folders[folder](unquote(match["path"])))
-    size_bytes = sum(path.stat().st_size for path in paths)
-    if size_bytes > _MOST_BYTES:
-        raise LimitExceeded(
-            f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
-            "download large files by their own routes",
-        )
-    return paths
+        file = folders[folder](unquote(match["path"]))
+        size_bytes += files.size_bytes(file)
+        if size_bytes > _MOST_BYTES:
+            raise LimitExceeded(
+                f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
+                "download large files by their own routes",
+            )
+        found.append(_content(file) if isinstance(file, OpenFile) else file)
+    return found
 
 
 def _open(services: FileServices, workspace: str, parts: Sequence[str]) -> Find:
@@ -102,12 +107,17 @@ def _open(services: FileServices, workspace: str, parts: Sequence[str]) -> Find:
     return lambda path: services.fetcher.file(workspace, location, path)
 
 
-def _blocks(paths: Sequence[Path]) -> Iterator[bytes]:
+def _content(file: Readable) -> bytes:
+    with files.reading(file) as opened:
+        return opened.read(_MOST_BYTES)
+
+
+def _blocks(found: Sequence[Path | bytes]) -> Iterator[bytes]:
     """The frames, gathered: each block that is yielded costs a change of threads."""
     pieces: list[Any] = []
     size_bytes = 0
-    for path in paths:
-        content = path.read_bytes()
+    for file in found:
+        content = file if isinstance(file, bytes) else _content(file)
         pieces += (b"%d\n" % len(content), content)
         size_bytes += len(content)
         if size_bytes >= _BLOCK_BYTES:

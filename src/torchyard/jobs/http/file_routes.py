@@ -8,7 +8,6 @@ Always: the size of a response is bounded by its request; nothing of a file is s
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -16,6 +15,7 @@ from fastapi import APIRouter, Query
 from torchyard.assets import served_files
 from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput
+from torchyard.base.files import Readable
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, job_code, job_environments, text_lines
 from torchyard.jobs.services import FileServices, ServicesOf
@@ -164,7 +164,7 @@ def environment_file(
     return job_environments.export(services, actions.get(services, workspace, name), format)
 
 
-def _file(services: FileServices, workspace: str, name: str, path: str, output: str) -> Path:
+def _file(services: FileServices, workspace: str, name: str, path: str, output: str) -> Readable:
     job = actions.get(services, workspace, name)
     if output:
         return artifacts.output_file(services, job, output, path)

@@ -157,7 +157,7 @@ def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> OpenFileResp
 def list_input(services: ServicesOf, attempt_id: str, name: str) -> dict[str, Any]:
     _, job = worker_reports.get(services, attempt_id)
     source = inputs.source(services, parse_job(job), name)
-    return {"single": source.is_file(), "files": inputs.files_of(source)}
+    return {"single": inputs.is_single(source), "files": inputs.files_of(source)}
 
 
 @router.get("/inputs/{name}/files/{path:path}")

@@ -160,7 +160,7 @@ class Logs:
 
 def _write_at(file: Path, offset: int, content: bytes) -> None:
     # Not at the end, which another server may have moved meanwhile.
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         left = memoryview(content)
         while left:

@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from torchyard.shared import disk
@@ -150,7 +151,7 @@ def files_below(
 
 def _upload(link: Connection, file: Path, target: str) -> int:
     try:
-        reader = open(file, "rb")
+        reader = _opened(file)
     except FileNotFoundError:
         return 0
     except OSError as error:
@@ -162,6 +163,19 @@ def _upload(link: Connection, file: Path, target: str) -> int:
             link.close()  # half of the file was sent on it
             raise
     return 1
+
+
+def _opened(file: Path) -> BinaryIO:
+    """A regular file; a pipe that came in its place would be waited for.
+
+    Raises:
+        FileNotFoundError: it was removed, or something else is in its place.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    return os.fdopen(descriptor, "rb")
 
 
 def _blocks(reader: int) -> Iterator[bytes]:
