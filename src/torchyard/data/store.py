@@ -30,16 +30,8 @@ LEFT_OUT = {"torchyard.credentials": "left out of a backup"}
 _OF = "the credentials of datastore `{name}`"
 # Options of fsspec that say where and as whom. Every other one lets somebody in.
 _OPEN = {"account", "account_host", "account_name", "anon", "client_id", "client_kwargs"}
-_OPEN |= {
-    "endpoint_url",
-    "host",
-    "is_own",
-    "key_filename",
-    "person",
-    "port",
-    "tenant_id",
-    "username",
-}
+_OPEN |= {"endpoint_url", "host", "is_own", "key_filename", "person", "port", "tenant_id"}
+_OPEN |= {"username"}
 
 
 def _without_credentials(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -86,7 +86,7 @@ class Elsewhere:
     def delete(self, path: str) -> None:
         self._files.delete(path)
 
-    def local(self, path: str) -> Path | None:
+    def local(self, path: str, person: str = "") -> Path | None:
         return None
 
 
