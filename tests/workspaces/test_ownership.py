@@ -173,7 +173,7 @@ class Things:
         site.ok("home", "POST", f"{HERE}/environments", environment)
 
     def make(self, who: str) -> None:
-        """Each thing anew, where it is not there."""
+        """Make each thing that is not there."""
         site = self.site
         (self.folder / who).mkdir(exist_ok=True)
         for noun in ("jobs", "environments", "data", "models", "components"):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import Field, fields
+from typing import Any, ClassVar, Protocol
 
 from torchyard.base.fields import unknown_key
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+
+class Spec(Protocol):
+    """A dataclass, of whichever deployment."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
 
 # Each names one thing in several ways: half of the old way must not stay.
 _REPLACED_AS_A_WHOLE = ("model", "environment")
@@ -40,9 +44,7 @@ def merged(before: Any, changes: Any) -> Any:
     return {**before, **{key: merged(before.get(key), changes[key]) for key in changes}}
 
 
-def changes_what_runs(
-    before: DataclassInstance, after: DataclassInstance, outside: Sequence[str]
-) -> bool:
+def changes_what_runs(before: Spec, after: Spec, outside: Sequence[str]) -> bool:
     """Whether two specs of a deployment differ in what its instances or jobs run.
 
     Args:
