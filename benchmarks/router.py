@@ -2,7 +2,8 @@
 
 Run: python benchmarks/router.py [--peers PYTHON] [--rounds 5] [--requests 1000]
 
-The models: an asyncio server that answers at once (the router's own ceiling), and, with `--peers`,
+The models: an asyncio server that answers at once (the router's own ceiling), which the router asks
+at its port and, as it does instances, at its socket; and, with `--peers`,
 a trivial score.py in azureml-inference-server-http of that Python. Where that Python has aiohttp, a
 proxy of 20 lines in it stands beside the router. All take turns within a round; the ratio is of the
 medians of the rounds. One client connection gives the latency, eight the requests a second.
@@ -49,6 +50,7 @@ class Model(asyncio.Protocol):
     def data_received(self, data):
         self.transport.write(ANSWER)
 async def main():
+    await asyncio.get_running_loop().create_unix_server(Model, sys.argv[2])
     server = await asyncio.get_running_loop().create_server(Model, "127.0.0.1", int(sys.argv[1]))
     await server.serve_forever()
 asyncio.run(main())
@@ -227,7 +229,9 @@ def proxy(stack: ExitStack, python: str, folder: Path, model: int) -> Target | N
     return Target("aiohttp proxy", port, "/score")
 
 
-def table(models: dict[str, int], concurrent: int) -> Table:
+def table(models: dict[str, int], path: Path, concurrent: int) -> Table:
+    instances = {name: InstanceRow(name, "127.0.0.1", port) for name, port in models.items()}
+    instances["socket"] = InstanceRow("socket", str(path), 0)
     auth = Auth("key", (hashlib.sha256(KEY.encode()).digest(),))
     rows = {
         f"vision/{name}": EndpointRow(
@@ -235,12 +239,10 @@ def table(models: dict[str, int], concurrent: int) -> Table:
             {"blue": 100},
             {},
             {
-                "blue": DeploymentRow(
-                    (InstanceRow(name, "127.0.0.1", port),), max_concurrent=concurrent
-                )
+                "blue": DeploymentRow((instance,), max_concurrent=concurrent),
             },
         )
-        for name, port in models.items()
+        for name, instance in instances.items()
     }
     return Table(1, endpoints=rows)
 
@@ -254,13 +256,14 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         models = {"bare": free_port()}
-        stack.enter_context(
-            running([sys.executable, "-c", BARE, str(models["bare"])], models["bare"])
-        )
+        bare = [sys.executable, "-c", BARE, str(models["bare"]), str(folder / "socket")]
+        stack.enter_context(running(bare, models["bare"]))
         if options.peers:
             models["azureml"] = peers(stack, options.peers, folder)
         (folder / "router").mkdir()
-        (folder / "router" / "table.json").write_bytes(to_text(table(models, 2 * CONNECTIONS)))
+        (folder / "router" / "table.json").write_bytes(
+            to_text(table(models, folder / "socket", 2 * CONNECTIONS))
+        )
         port = free_port()
         command = [sys.executable, "-m", "torchyard.endpoints.router", "--home", str(folder)]
         stack.enter_context(running([*command, "--port", str(port)], port))
@@ -270,6 +273,10 @@ def main() -> None:
                 Target("direct", model, "/score"),
                 Target("router", port, f"/endpoints/vision/{name}/score"),
             ]
+            if name == "bare":
+                targets[name].append(
+                    Target("router, socket", port, "/endpoints/vision/socket/score")
+                )
             other = proxy(stack, options.peers, folder, model) if options.peers else None
             if other is not None:
                 targets[name].append(other)

@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.long, pytest.mark.timeout(600)
 
 
 def test_an_endpoint_answers_from_nodes_without_the_servers_disk(tmp_path: Path) -> None:
-    (tmp_path / "files").mkdir()
+    for name in ("files", "site"):
+        (tmp_path / name).mkdir()
     with remote_site.serving(tmp_path / "site", address=lambda node: "127.0.0.1") as site:
         home = site.parts.services.home
         token = (home / "token").read_text().strip()

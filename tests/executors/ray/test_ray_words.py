@@ -112,6 +112,9 @@ def test_a_persons_jobs_go_to_their_machines_and_to_those_for_everybody() -> Non
         # What it says of another one's address, where it can't be called.
         ({"machine": "shared", "owner": labels.EVERYBODY, "address": "10.0.0.9"}, True),
         ({"called": "10.0.0.66"}, True),
+        # One that joined by loopback is this machine, whichever of its addresses Ray takes.
+        ({"machine": "here", "address": "127.0.0.1", "called": "127.0.0.1"}, False),
+        ({"machine": "here"}, True),
         ({"node": "n2"}, True),
     ],
 )
@@ -122,6 +125,7 @@ def test_a_node_is_the_machine_that_joined_with_its_token_or_is_told_nothing(
         "lab-1": ["10.0.0.1", "ann"],
         "lab-2": ["10.0.0.2", "bob"],
         "shared": ["10.0.0.9", labels.EVERYBODY],
+        "here": ["127.0.0.5", "ann"],
     }
     said = {"machine": "lab-1", "owner": "ann", "address": "10.0.0.1", **said}
     shown = {labels.MACHINE: said["machine"], labels.OWNER: said["owner"]}

@@ -105,6 +105,21 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"services": {"s": {"port": 0}}}, ("services", "s", "port"), "from 1 to 65535"),
     ({"services": {"a b": {"port": 80}}}, ("services", "a b"), "letters"),
     ({"services": {"s": {"port": 80, "nodes": "1"}}}, ("services", "s", "nodes"), "`all`"),
+    (
+        {"services": {"s": {"properties": {"socket": "/tmp/s"}}}},
+        ("services", "s", "properties", "socket"),
+        "socket: inherited",
+    ),
+    (
+        {"services": {"s": {"port": 80, "properties": {"socket": "inherited"}}}},
+        ("services", "s", "properties", "socket"),
+        "",
+    ),
+    (
+        {"services": {"s": {"nodes": "all", "properties": {"socket": "inherited"}}}},
+        ("services", "s", "properties", "socket"),
+        "",
+    ),
     ({"torchyard": {"hold": "soon"}}, ("properties", "torchyard.hold"), "`30m`"),
     ({"services": {"s": {"type": "ssh", "command": "x"}}}, ("services", "s", "command"), ""),
     ({"resources": {"docker_args": "--ipc=host -v /:/host"}}, ("resources", "docker_args"), ""),

@@ -22,6 +22,7 @@ import ctypes
 import fcntl
 import glob
 import importlib
+import ipaddress
 import json
 import os
 import platform
@@ -877,8 +878,24 @@ def _is_stranger(
     if node is None:
         return True
     joined = machines.get(node["labels"].get(MACHINE, ""))
-    said = [node["address"], node["labels"].get(OWNER, "")]
-    return joined is None or said != joined or address["IPAddress"] != joined[0]
+    if joined is None or node["labels"].get(OWNER, "") != joined[1]:
+        return True
+    return not _is_at(node["address"], joined[0]) or address["IPAddress"] != node["address"]
+
+
+def _is_at(address: str, joined: str) -> bool:
+    """Whether a node is at the address of a machine. One that joined by loopback is this machine,
+    for which Ray takes another of its addresses.
+    """
+    if not ipaddress.ip_address(joined).is_loopback:
+        return address == joined
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _address_towards(host: str) -> str:
