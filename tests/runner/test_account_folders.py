@@ -14,14 +14,14 @@ from contracts.files_contract import FilesContract
 from runner.runner_site import RunnerSite, runner_site
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
+from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, Unreachable
 from torchyard.base.files import reading
 from torchyard.data import actions, datastores
 from torchyard.data.account_folders import AccountFolder
 from torchyard.data.datastores import NOT_LISTED, Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.data.folders import LINK_REFUSED, FolderFiles
-from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
+from torchyard.executors.runner_client import RunnerRefused
 
 pytestmark = [
     pytest.mark.runner,
@@ -220,7 +220,8 @@ def test_a_session_that_the_account_kills_is_an_error_and_hangs_nobody(
     with AccountFolder(site.client, "anna", site.user("anna"), folder).opened() as opened:
         assert opened.look("a.txt") is not None
         assert site.run_as("anna", ["/bin/kill", "-9", "--", "-1"]).returncode in (0, -9)
-        with pytest.raises(RunnerUnreachable):
+        with pytest.raises(Unreachable) as caught:
             opened.look("a.txt")
+        assert caught.value.code == "account_interfered"
     assert _files(site, folder).entry("a.txt") is not None
     assert site.client.call("hello")["server_user"] == site.user("server")

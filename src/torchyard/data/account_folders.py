@@ -57,7 +57,7 @@ class AccountFolder:
                         errno.ENOENT, os.strerror(errno.ENOENT), str(self.path)
                     ) from refusal
                 raise
-            yield RunnerSession(self.runner.path, running.connection, first)
+            yield RunnerSession(running.connection, first)
 
     def real(self) -> Path:
         """The folder's path without links, as the account finds it.

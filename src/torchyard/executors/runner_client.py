@@ -118,8 +118,7 @@ class RunningRequest:
 class RunnerSession:
     """A request that is followed by others on its connection; `first` is the answer to it."""
 
-    def __init__(self, path: Path, connection: socket.socket, first: dict[str, Any]) -> None:
-        self._path = path
+    def __init__(self, connection: socket.socket, first: dict[str, Any]) -> None:
         self._connection = connection
         self.first = first
 
@@ -127,13 +126,18 @@ class RunnerSession:
         """The answer as it is, and the files that came with it, open.
 
         Raises:
-            RunnerUnreachable: there was none: whoever answers was ended or stopped.
+            Unreachable: there was none.
         """
         try:
             messages.send(self._connection, {"task": task, **body})
             return messages.receive(self._connection)
         except (OSError, messages.BadMessage) as error:
-            raise _unreachable(self._path, error) from error
+            # Not the runner, which concerns all jobs: a process that is the account's own.
+            raise Unreachable(
+                f"the process that opens a folder as an account does not answer: {error}",
+                "try again; see what else runs as that account",
+                code="account_interfered",
+            ) from error
 
 
 def _send(

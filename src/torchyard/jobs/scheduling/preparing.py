@@ -19,6 +19,7 @@ from torchyard.data import datastores, remote
 from torchyard.data.fetching import FetchCanceled
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
@@ -30,6 +31,7 @@ from torchyard.jobs.spec import services as job_services
 
 _log = logging.getLogger(__name__)
 # A round ends after this time or this many jobs, so that prepared jobs may start.
+_RUNNER_AGAIN_S = 1.0
 _ROUND = timedelta(seconds=0.5)
 _BUILDERS = 2
 _MOST = 1000
@@ -327,6 +329,8 @@ class Preparer:
             pass
         except DatabaseUnreachable:
             pass  # the next round starts again
+        except RunnerUnreachable:
+            self._stopping.wait(_RUNNER_AGAIN_S)  # as above, and it concerns all jobs
         except TorchyardError as error:
             self._fail(job, error)
         except Exception as error:
