@@ -57,7 +57,7 @@ class OpenFileResponse(FileResponse):
 class _Descriptor:
     """A number that is a descriptor of its own each time `open` takes it, which then closes it.
 
-    A path below /dev/fd would be opened anew, and a file of another account is not this user's.
+    A path below /dev/fd would be opened again, and a file of another account is not this user's.
     """
 
     def __init__(self, descriptor: int) -> None:
