@@ -93,11 +93,11 @@ def test_another_home_reads_all_but_the_secrets(url: str, homes: tuple[Path, Pat
 
 def test_what_is_changed_is_not_opened(homes: tuple[Path, Path]) -> None:
     seal = signing.seal(homes[0])
-    sealed = seal.close(b"secret")
-    assert seal.open(sealed) == b"secret"
-    assert seal.open(("A" if sealed[0] != "A" else "B") + sealed[1:]) is None
-    assert seal.open(sealed[:8]) is None and seal.open("no base64") is None
-    assert sealed != seal.close(b"secret")
+    sealed = seal.seal(b"secret")
+    assert seal.unseal(sealed) == b"secret"
+    assert seal.unseal(("A" if sealed[0] != "A" else "B") + sealed[1:]) is None
+    assert seal.unseal(sealed[:8]) is None and seal.unseal("no base64") is None
+    assert sealed != seal.seal(b"secret")
 
 
 def test_what_is_sealed_is_told(url: str) -> None:

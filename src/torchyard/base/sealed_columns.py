@@ -40,11 +40,11 @@ class Seal:
         self._key = key
         self._cipher: Any = None
 
-    def close(self, plain: bytes) -> str:
+    def seal(self, plain: bytes) -> str:
         nonce = os.urandom(_NONCE_BYTES)
         return base64.b64encode(nonce + self._aes().encrypt(nonce, plain, None)).decode()
 
-    def open(self, text: str) -> bytes | None:
+    def unseal(self, text: str) -> bytes | None:
         """None of what was sealed with another key, or was changed."""
         from cryptography.exceptions import InvalidTag
 
@@ -99,14 +99,14 @@ class SealedJson(TypeDecorator[Any]):
         clear = self.without_secrets(value)
         if clear == value:
             return value
-        return {**clear, _MARK: seal.close(json.dumps(value).encode())}
+        return {**clear, _MARK: seal.seal(json.dumps(value).encode())}
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         seal = _seal_of(dialect)
         if seal is None or not isinstance(value, dict) or _MARK not in value:
             return value
         clear = dict(value)
-        plain = seal.open(clear.pop(_MARK))
+        plain = seal.unseal(clear.pop(_MARK))
         return clear if plain is None else json.loads(plain)
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
@@ -126,13 +126,13 @@ class SealedText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         seal = _seal_of(dialect)
-        return value if seal is None or value is None else _TEXT_PREFIX + seal.close(value.encode())
+        return value if seal is None or value is None else _TEXT_PREFIX + seal.seal(value.encode())
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         seal = _seal_of(dialect)
         if seal is None or value is None or not value.startswith(_TEXT_PREFIX):
             return value
-        plain = seal.open(value[len(_TEXT_PREFIX) :])
+        plain = seal.unseal(value[len(_TEXT_PREFIX) :])
         return secrets.token_hex(32) if plain is None else plain.decode()
 
 
