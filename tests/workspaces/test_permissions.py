@@ -326,3 +326,11 @@ def test_roles_in_any_spelling() -> None:
     with pytest.raises(Exception, match="no role `ownr`") as raised:
         role_named("ownr")
     assert "did you mean `owner`?" in raised.value.hint  # type: ignore[attr-defined]
+
+
+def test_a_job_of_another_person_is_not_taken_for_the_same(site: Served) -> None:
+    job = {**JOB, "name": "the-next-trial"}
+    site.ok("dan", "POST", f"{HERE}/jobs", job)
+    assert site.ask("dan", "POST", f"{HERE}/jobs", job).status_code in (200, 201)
+    answer = site.ask("carl", "POST", f"{HERE}/jobs", job)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "job_exists")

@@ -121,8 +121,19 @@ def test_head_and_options_pass(router: RouterProcess, path: str) -> None:
     assert options.headers["access-control-allow-origin"] == "*"
 
 
-def test_a_preflight_needs_no_key_and_all_else_does(router: RouterProcess) -> None:
+def test_a_preflight_reaches_no_deployment_that_does_not_ask_for_it(router: RouterProcess) -> None:
     server = _serve(router)
+    asks = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
+    connection = router.connection()
+    try:
+        assert send(connection, "/score", None, asks, "OPTIONS").status == 401
+    finally:
+        connection.close()
+    assert server.seen() == []
+
+
+def test_a_preflight_needs_no_key_and_all_else_does(router: RouterProcess) -> None:
+    server = _serve(router, has_cors=True)
     asks = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
     connection = router.connection()
     try:
@@ -137,7 +148,7 @@ def test_a_preflight_needs_no_key_and_all_else_does(router: RouterProcess) -> No
         connection.close()
     assert [each["method"] for each in server.seen()] == ["OPTIONS"]
     # It wakes nothing.
-    router.write({"blue": DeploymentRow((), can_wake=True)})
+    router.write({"blue": DeploymentRow((), can_wake=True, has_cors=True)})
     connection = router.connection()
     try:
         assert send(connection, "/score", None, asks, "OPTIONS").status == 503

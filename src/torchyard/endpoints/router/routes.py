@@ -234,6 +234,8 @@ class Router:
         target = endpoint.deployments.get(name)
         if target is None:
             call.refused(errors.NO_DEPLOYMENT)
+        elif call.request.is_preflight and not target.row.has_cors:
+            call.refused(errors.UNAUTHORIZED)  # as without a key: it costs no slot and no script
         elif call.request.is_preflight and not target.has_instance:
             call.refused(errors.NO_INSTANCE)  # it wakes nothing
         else:

@@ -97,6 +97,7 @@ class DeploymentRow:
         max_queue: requests that wait for a free instance.
         max_queue_wait_ms: how long one of them waits.
         can_wake: a request without instance waits while the keeper starts one.
+        has_cors: a browser's preflight, which has no key, reaches its instances.
     """
 
     instances: tuple[InstanceRow, ...] = ()
@@ -108,6 +109,7 @@ class DeploymentRow:
     can_wake: bool = False
     batching: Batching | None = None
     collect: Collect | None = None
+    has_cors: bool = False
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ def _deployment(value: Any, at: str) -> DeploymentRow:
         can_wake=_flag(row.get("can_wake", False), f"{at}.can_wake"),
         batching=_batching(row.get("batching"), f"{at}.batching"),
         collect=_collect(row.get("collect"), f"{at}.collect"),
+        has_cors=_flag(row.get("has_cors", False), f"{at}.has_cors"),
     )
 
 

@@ -2,17 +2,20 @@
 
 Owns: its name, its document, the socket that it serves at.
 Leaves: running it to jobs/, when there is one to keeper.py.
-Always: an instance's start has one name, so that a keeper that was killed never starts it twice;
-the job is its deployment's owner's; it listens at no port, for any user of the machine could call
-that without a key, and take it over when the instance ends.
+Always: an instance's start has one name, which is written down before it: a keeper that was killed
+never starts it twice, and nobody else has it. The job is its deployment's owner's; it listens at no
+port, for any user of the machine could call that without a key, and take it over when the instance
+ends.
 """
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from typing import Any
 
 from torchyard.base.db import Database
+from torchyard.base.errors import Conflict
 from torchyard.endpoints.records.types import Deployment, Instance
 from torchyard.endpoints.running import collection, environments, programs
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
@@ -27,21 +30,14 @@ EXPERIMENT = "online-endpoints"
 SERVICE = "score"
 
 
-def name_of(deployment: Deployment, revision: int, number: int, starts: int) -> str:
-    """Another deployment of the name, after this one was deleted, has other names."""
-    made = f"{int(deployment.created_at.timestamp() * 1000):x}"
+def new_name(deployment: Deployment, revision: int, number: int) -> str:
+    """For one start: nobody can submit a job of that name before."""
     prefix = f"{deployment.endpoint}-{deployment.name}"
-    return f"{prefix}-{made}-{revision}-{number}-{starts}".lower()
+    return f"{prefix}-{revision}-{number}-{secrets.token_hex(6)}".lower()
 
 
 def find(db: Database, instance: Instance) -> Job | None:
     return jobs.find_by_name(db, instance.workspace, instance.job)
-
-
-def has_ended(db: Database, workspace: str, name: str) -> bool:
-    """Whether there was such a job."""
-    job = jobs.find_by_name(db, workspace, name)
-    return job is not None and job.status.ended
 
 
 def start(
@@ -50,14 +46,17 @@ def start(
     """Start it; one that was started already is returned.
 
     Raises:
-        TorchyardError: what the deployment names is gone, or a quota leaves no place.
+        TorchyardError: what the deployment names is gone, a quota leaves no place, or somebody
+            else has taken the job's name.
     """
     job = find(services.db, instance)
-    if job is not None:
-        return job
-    document = document_of(services, deployment, spec, instance)
-    owner = Identity(deployment.owner, TokenKind.PERSON)
-    return submission.create(services, deployment.workspace, document, owner)[0]
+    if job is None:
+        document = document_of(services, deployment, spec, instance)
+        owner = Identity(deployment.owner, TokenKind.PERSON)
+        job = submission.create(services, deployment.workspace, document, owner)[0]
+    if job.owner != deployment.owner:
+        raise Conflict(f"job `{job.name}` is not of the deployment's owner, and not its instance")
+    return job
 
 
 def document_of(

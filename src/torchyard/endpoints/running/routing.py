@@ -33,6 +33,9 @@ from torchyard.endpoints.router.table import (
 from torchyard.endpoints.spec.data_collection import REQUEST, RESPONSE
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 
+# The variable by which Azure's inference server is told whose pages may call it.
+# https://learn.microsoft.com/azure/machine-learning/how-to-inference-server-http
+_CORS = "AML_CORS_ORIGINS"
 _IN_TABLE = (InstanceState.READY, InstanceState.DRAINING)
 
 
@@ -98,6 +101,7 @@ def deployment_row(
         scale.is_automatic and scale.min_instances == 0,
         batching,
         collect,
+        has_cors=bool(spec.environment_variables.get(_CORS)),
     )
 
 

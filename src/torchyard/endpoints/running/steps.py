@@ -114,11 +114,7 @@ class Steps:
 
     def _start(self, deployment: Deployment, spec: DeploymentSpec, key: Key, starts: int) -> None:
         revision, number = key
-        job = instance_jobs.name_of(deployment, revision, number, starts)
-        # One of its number that ended when fewer were wanted has had its name.
-        while instance_jobs.has_ended(self._services.db, deployment.workspace, job):
-            starts += 1
-            job = instance_jobs.name_of(deployment, revision, number, starts)
+        job = instance_jobs.new_name(deployment, revision, number)
         now = self._services.clock.now()
         deployment_key = (deployment.workspace, deployment.endpoint, deployment.name)
         instance = Instance(

@@ -165,7 +165,7 @@ def create(
     if job is None:
         return create_new(services, workspace, document, identity)
     # Sent again: what it names may have changed since, the job has not.
-    require_hash(job, hash_of(body_of(document)))
+    require_same(job, hash_of(body_of(document)), identity)
     return job, False
 
 
@@ -195,7 +195,7 @@ def create_new(
             also(connection, job)
     except IntegrityError:
         job = actions.get(services, workspace, name)
-        require_hash(job, hash_of(body))
+        require_same(job, hash_of(body), identity)
         return job, False
     services.signals.notify(actions.job_key(job))
     services.wakeup.set()
@@ -336,11 +336,19 @@ def _with_job_variables(checked: Checked) -> dict[str, str]:
     return {**dict(checked.environment.job_variables), **checked.spec.environment_variables}
 
 
-def require_hash(job: Job, spec_hash: str) -> None:
+def require_same(job: Job, spec_hash: str, identity: Identity) -> None:
     """
     Raises:
-        Conflict: the job that has the name has another content.
+        Conflict: the job that has the name has another content, or is another person's, who may
+            have taken the name of what is kept going for this one.
     """
+    if job.owner != identity.user:
+        raise Conflict(
+            f"job `{job.name}` exists in workspace `{job.workspace}`, submitted by `{job.owner}`",
+            "use another `name`, or none",
+            code="job_exists",
+            at=("name",),
+        )
     if job.spec_hash != spec_hash:
         raise Conflict(
             f"job `{job.name}` exists in workspace `{job.workspace}` with another content",

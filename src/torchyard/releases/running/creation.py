@@ -93,7 +93,7 @@ def create(
     name = values.name(document, "name")
     job = jobs.find_by_name(services.db, workspace, name) if name else None
     if job is not None:
-        submission.require_hash(job, submission.hash_of({"type": kind, **request}))
+        submission.require_same(job, submission.hash_of({"type": kind, **request}), identity)
         return job, False
     name = name or _name(kind, request)
     return _create_new(services, kind, workspace, name, request, identity, lambda *_: None)
@@ -176,7 +176,7 @@ def _create_new(
             also(connection, job)
     except IntegrityError:
         job = jobs.get(services, workspace, name)
-        submission.require_hash(job, submission.hash_of({"type": kind, **request}))
+        submission.require_same(job, submission.hash_of({"type": kind, **request}), identity)
         return job, False
     services.signals.notify(jobs.job_key(job))
     services.signals.notify(CHANGED)

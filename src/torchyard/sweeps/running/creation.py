@@ -142,7 +142,7 @@ def create(
     job = jobs.find_by_name(services.db, workspace, name) if isinstance(name, str) else None
     if job is not None:
         # Sent again: what it names may have changed since, the sweep has not.
-        submission.require_hash(job, submission.hash_of(body))
+        submission.require_same(job, submission.hash_of(body), identity)
         return job, False
     sweep = check(services, workspace, document, True)
     sweep = replace(
@@ -159,7 +159,7 @@ def create(
             trial_store.add_sweep(connection, replace(row, job_id=job.id))
     except IntegrityError:
         job = jobs.get(services, workspace, name)
-        submission.require_hash(job, submission.hash_of(body))
+        submission.require_same(job, submission.hash_of(body), identity)
         return job, False
     services.signals.notify(jobs.job_key(job))
     services.signals.notify(signals.SWEEPS)
