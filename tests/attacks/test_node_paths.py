@@ -155,7 +155,8 @@ def test_nothing_here_unpacks_an_archive() -> None:
     # takes checksums only, the web page's files are only packed, and of a package's own archive
     # `yard jupyterlab` takes one member, into memory. A node reads the compressed list of its
     # environment's files, which its own server made. SDK v1's web services are uploaded as tar
-    # files: archives.py reads them member by member, within limits, by names that are checked. In
+    # files: unpack_program.py reads them member by member, in a process with limits, by names that
+    # are checked. shared/archives.py refuses headers that are too long. In
     # a job, an export to ONNX looks at the names in its model's file. Comparing collected data
     # reads packed tables of its user's row by row, at the client. Images are only packed.
     # Advisories are read from a packed list of its user's, member by member, within a limit; a
@@ -164,7 +165,8 @@ def test_nothing_here_unpacks_an_archive() -> None:
     # arrays' headers.
     assert set(unpackers) <= {
         "azureml/blob/service.py",
-        "azureml/web_services/archives.py",
+        "azureml/web_services/unpack_program.py",
+        "shared/archives.py",
         "backups/archive.py",
         "base/postgres.py",
         "cli/commands/jupyterlab.py",

@@ -189,6 +189,9 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _Refused(401, "the token is not good", "set TORCHYARD_TOKEN")
             elif parts == ["v1", "server", "limits"]:
                 answer = self.state.limits
+            elif parts == ["v1", "whoami"]:
+                me = {"user": "ann", "role": "owner", "job": None, "token": None}
+                answer = {**me, "workspace": "default", "expires_at": None}
             elif parts == ["v1", "sign-in", "links"]:
                 answer = {"path": "/ui/sign-in?code=abc", "code": "abc", "expires_at": CREATED_AT}
             elif parts[:2] == ["v1", "workspaces"] and len(parts) <= 3:

@@ -141,6 +141,7 @@ def test_conditions_leave_out_other_jobs(services: Services, clock: FakeClock) -
     later = to_text(clock.now())
     support.submit(services, name="b", description="a resnet", tags={"team": "y", "kept": ""})
     other = replace(support.ME, user="you")
+    support.add_owners(services.db, clock, other.user)
     submission.create(services, WORKSPACE, {**support.JOB, "name": "c"}, other)
     expected = {
         ListRequest(text="RESNET"): "ba",

@@ -43,6 +43,7 @@ FILES = (
     "node_agent/port_probe.py",
     "node_agent/ray_node.py",
     "shared/__init__.py",
+    "shared/archives.py",
     "shared/locks.py",
     "shared/processes.py",
 )

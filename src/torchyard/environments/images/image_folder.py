@@ -23,6 +23,8 @@ from torchyard.shared.plan import ImagePlan
 
 ROOT = "rootfs"
 _FILE = "image.json"
+_NAME = re.compile(r"^Name: *(\S+)", re.M)
+_VERSION = re.compile(r"^Version: *(\S+)", re.M)
 _MOST_LINKS = 40
 _HEAD_BYTES = 1 << 20
 
@@ -134,7 +136,7 @@ def _identity(root: Path, information: Path) -> tuple[str, str]:
     files = (here / "METADATA", here / "PKG-INFO") if here.is_dir() else (here,)
     for file in files:
         text = _head(_inside(root, str(file.relative_to(root))))
-        name, version = (re.search(rf"^{key}: *(\S+)", text, re.M) for key in ("Name", "Version"))
+        name, version = _NAME.search(text), _VERSION.search(text)
         if name and version:
             return name[1], version[1]
     return "", ""

@@ -27,6 +27,7 @@ from sqlalchemy import (
     or_,
     select,
 )
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from torchyard.base.db import metadata
 from torchyard.data.datastores import MODELS, UPLOADS
@@ -69,12 +70,18 @@ def _rows_with(
     connection: Connection, table: Table, *parts: str, first: ColumnElement[str] | None = None
 ) -> Iterable[Sequence[Any]]:
     """All texts of the rows that have one of these parts in any text, `first` before them."""
-    texts = [cast(column, Text) for column in table.c if isinstance(column.type, (String, JSON))]
+    texts = [cast(column, Text) for column in table.c if _is_text(column.type)]
     if not texts:
         return ()
     query = select(*(texts if first is None else [first, *texts]))
     having = or_(*(text.contains(part) for text in texts for part in parts))
     return connection.execute(query.where(having))
+
+
+def _is_text(kind: TypeEngine[Any]) -> bool:
+    """Whether a column holds texts or documents, also one whose secrets are sealed."""
+    kept = kind.impl_instance if isinstance(kind, TypeDecorator) else kind
+    return isinstance(kept, (String, JSON))
 
 
 def environments(connection: Connection) -> Mapping[str, str]:
