@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Union
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, InvalidInput
@@ -100,7 +100,7 @@ class OpenFile:
             os.close(descriptor)
 
 
-Readable = Path | OpenFile
+Readable = Union[Path, OpenFile]  # noqa: UP007 (this is read by Python 3.9, too)
 """A file of the server's own by its path, or any other one, open."""
 
 
