@@ -152,6 +152,7 @@ class RayCluster:
         self.start_head()
         for number in range(1, nodes + 1):
             self.start_node(number)
+        wait_until(self._all_have_started, 300, "the nodes")
 
     @classmethod
     def with_autoscaler(
@@ -197,6 +198,13 @@ class RayCluster:
         starts = _starts(log)
         self.head = self._start("head", [*options, *self._head_options], variables)
         wait_until(lambda: self._is_alive() and _starts(log) > starts, 150, "the head")
+
+    def _all_have_started(self) -> bool:
+        """Start those again that have ended: on a busy machine Ray's own limit of 30 s is short."""
+        for number, process in list(self.nodes.items()):
+            if process.poll() is not None:
+                self.start_node(number)
+        return all(_starts(self.folder / f"node-{number}.log") for number in self.nodes)
 
     def start_node(self, number: int) -> None:
         """The node at 127.0.0.(number + 1)."""
