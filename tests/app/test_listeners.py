@@ -116,6 +116,7 @@ def test_tls_for_others_and_plain_for_this_machine(tmp_path: Path, tls: listener
         assert _status(secure) == 200
         # A name is what the certificate is for.
         assert _status(secure, host="gpu-box.example") == 200
+        _silent_client_is_closed(secure_port)
         _long_head(int(url.rpartition(":")[2]))
     finally:
         server.send_signal(signal.SIGTERM)
@@ -128,6 +129,12 @@ def _status(connection: http.client.HTTPConnection, host: str = "localhost") -> 
     answer.read()
     connection.close()
     return answer.status
+
+
+def _silent_client_is_closed(port: int) -> None:
+    """Who begins no handshake holds the connection for ten seconds."""
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
+        assert connection.recv(1) == b""
 
 
 def _long_head(port: int) -> None:

@@ -113,3 +113,15 @@ def test_a_header_as_long_as_the_memory_is_refused(tmp_path: Path) -> None:
     file.write_bytes(info.tobuf(tarfile.USTAR_FORMAT) + bytes(64 << 20))
     with pytest.raises(InvalidInput, match="too long"):
         unpacked(tmp_path, file)
+
+
+def test_an_archive_that_takes_longer_than_its_share_of_the_processor_is_refused(
+    tmp_path: Path,
+) -> None:
+    # Two million empty parts, which take many seconds to read and no room on the disk.
+    file = tmp_path / "code.tar.gz"
+    file.write_bytes(gzip.compress(b"", mtime=0) * 2_000_000)
+    with pytest.raises(InvalidInput) as refused:
+        archives.unpacked(Blobs(tmp_path / "blobs"), file, tmp_path, processor_s=1)
+    assert refused.value.code == "archive_too_slow"
+    assert [item.name for item in tmp_path.iterdir() if item.name.startswith("code-")] == []

@@ -14,11 +14,13 @@ from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound
 from torchyard.environments import to_json
+from torchyard.environments.build.image_environments import Images
 from torchyard.environments.images import containers, image_folder, interpreter
 from torchyard.environments.images.containers import ContainerSettings, EngineSearch
 from torchyard.environments.images.engine import ImageFacts, MachineFiles
 from torchyard.environments.packages.uv import Uv
 from torchyard.environments.services import Environments
+from torchyard.environments.types import EnvironmentSpec, ImageSpec
 
 
 @dataclass
@@ -102,6 +104,24 @@ def put_context(machine: Machine, **files: str) -> dict[str, Any]:
         for name, text in files.items()
     ]  # fmt: skip
     return {"build": {"path": f"snapshot:{blobs.put_snapshot({'files': entries}).id}"}}
+
+
+def test_images_are_built_beside_a_runner_only_where_the_owner_says_so(
+    machine: Machine, engine: FakeEngine
+) -> None:
+    """Their steps run as the server's own user."""
+
+    def find(settings: ContainerSettings, variables: Mapping[str, str]) -> EngineSearch:
+        return EngineSearch(engine, ("fake",))
+
+    image = EnvironmentSpec("", (), "linux", image=ImageSpec(name="site.org/os:1"))
+    beside_runner = Images(machine.home, {}, find, has_build_user=True)
+    with pytest.raises(BuildFailed) as refused:
+        beside_runner.refuse(image)
+    assert refused.value.code == "image_refused"
+    Images(machine.home, {}, find).refuse(image)
+    (machine.home / containers.FILE).write_text("builds_as_server_user: true\n")
+    beside_runner.refuse(image)
 
 
 def test_nothing_outside_an_image_is_removed(
