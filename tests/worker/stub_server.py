@@ -153,8 +153,6 @@ class StubServer:
             return (200, blob) if blob is not None else (404, {"error": {"message": "no blob"}})
         if first == "inputs":
             return self._input(rest)
-        if first == "has-artifacts":
-            return 200, {"has_artifacts": bool(self.files)}
         if first == "previous-outputs":
             return 200, {"files": self._previous_outputs()}
         if first in ("files", "outputs"):

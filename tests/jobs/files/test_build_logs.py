@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jobs import support
-from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.jobs.files import artifacts, build_logs
 from torchyard.jobs.records import progress, store
@@ -43,14 +42,3 @@ def test_it_grows_while_the_job_waits_and_stays(services: Services) -> None:
     _say(services, job, "of a later build\n")
     assert build_logs.is_there(services, support.again(services, job))
     assert _read(services, job) == "line 0\nline 1\n"
-
-
-def test_a_job_with_logs_alone_has_delivered_nothing(services: Services) -> None:
-    job = support.submit(services)
-    for path, is_delivered in (
-        (build_logs.PATH, False), ("logs/train.txt", False), ("model/MLmodel", True)
-    ):  # fmt: skip
-        stored = f"{artifacts_of(job.name)}/{path}"
-        with services.datastores.writing(job.workspace, ARTIFACT_STORE, stored) as file:
-            file.write(b"x")
-        assert artifacts.has_any(services.datastores, job) is is_delivered, path

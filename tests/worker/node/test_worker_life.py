@@ -429,71 +429,13 @@ def _notices(bench: Bench) -> list[str]:
     return [event["body"]["message"] for event in events if event["kind"] == "notice"]
 
 
-def test_a_model_outside_the_outputs_is_told(bench: Bench) -> None:
-    code = bench.server.put_snapshot({"pretrained.pt": "old"})
-    bench.run(bench.plan("mkdir output; echo x > output/m.pt; echo y > notes.txt", code=code))
-    (notice,) = _notices(bench)
-    assert "`output/m.pt` is not kept" in notice and "pretrained" not in notice
-
-
 def test_what_is_no_file_among_the_outputs_is_told(bench: Bench) -> None:
     bench.run(
-        bench.plan(
-            "mkfifo outputs/pipe; ln -s /dev/null outputs/null; ln -s gone outputs/link; "
-            "mkdir models; echo x > models/a.pt; echo x > models/b.ckpt"
-        )
+        bench.plan("mkfifo outputs/pipe; ln -s /dev/null outputs/null; ln -s gone outputs/link")
     )
-    links, others, models = _notices(bench)
+    links, others = _notices(bench)
     assert links.endswith("not delivered: `outputs/link`")
     assert others.endswith("devices: `outputs/null`, `outputs/pipe`")
-    assert "`models/a.pt`, `models/b.ckpt` are not kept" in models
-
-
-def test_a_model_that_the_script_has_logged_is_not_called_lost(bench: Bench) -> None:
-    bench.server.files["model/m.pt"] = b"x"  # as MLflow's client stores it
-    bench.run(bench.plan("echo x > m.pt"))
-    assert _notices(bench) == []
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        'path = "FOLDER/model.pt"; open(path, "w").close()',
-        'for epoch in range(2): open(f"FOLDER/model-{epoch}.pt", "w").close()',
-        # A folder that is new, as Trainer(output_dir=…) makes it.
-        'os.makedirs("FOLDER/new/step-5"); open("FOLDER/new/" + "step-5/" + "a.pt", "w")',
-        'open(os.path.expanduser("~/HOME-NAME.pt"), "w").close()',
-        'import pathlib; (pathlib.Path.home() / "HOME-NAME.pt").touch()',
-        'import tempfile; open(tempfile.gettempdir() + "/model.pt", "w").close()',
-        'import tempfile; open(tempfile.mkdtemp() + "/model.pt", "w").close()',
-    ],
-    ids=["path", "filled in", "folder", "~", "home", "TMPDIR", "below TMPDIR"],
-)
-def test_a_model_outside_the_job_s_folder_is_told(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
-    home, folder = tmp_path / "home", tmp_path / "elsewhere"
-    home.mkdir()
-    folder.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    text = "import os\n" + script.replace("FOLDER", str(folder)).replace("HOME-NAME", "of-job")
-    code = bench.server.put_snapshot({"train.py": text})
-    bench.run(bench.plan(f"HOME={home} python3 train.py", code=code))
-    (notice,) = _notices(bench)
-    assert "nothing is in `./outputs`, and `" in notice and ".pt`" in notice, notice
-
-
-def test_models_that_others_write_meanwhile_are_not_told(bench: Bench, tmp_path: Path) -> None:
-    shared, old = tmp_path / "shared", tmp_path / "old"
-    for folder in (shared, old):
-        folder.mkdir()
-        (folder / "base.pt").touch()
-        os.utime(folder / "base.pt", (1, 1))
-    text = f"open('{shared}/base.pt'); data = '{old}'; 'https://host{shared}/b.pt'"
-    code = bench.server.put_snapshot({"train.py": text})
-    # The job's text does not name the file that is written.
-    bench.run(bench.plan(f"python3 train.py; printf x > {shared}/$(echo b.p)t", code=code))
-    assert _notices(bench) == []
 
 
 def test_a_link_to_nothing_among_the_outputs_is_told(bench: Bench) -> None:

@@ -170,23 +170,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/attempts/{attempt_id}/has-artifacts": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Has Artifacts */
-        get: operations["has_artifacts_v1_attempts__attempt_id__has_artifacts_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/attempts/{attempt_id}/history": {
         parameters: {
             query?: never;
@@ -688,7 +671,10 @@ export interface paths {
         get: operations["show_v1_users__name__get"];
         put?: never;
         post?: never;
-        /** Remove */
+        /**
+         * Remove
+         * @description Remove a person; what runs for them stops.
+         */
         delete: operations["remove_v1_users__name__delete"];
         options?: never;
         head?: never;
@@ -2746,7 +2732,8 @@ export interface paths {
          * Create Token
          * @description Make a token with which this machine alone joins; say where it reaches the server.
          *
-         *     The head is started first: its installation may take minutes.
+         *     With `everybody` the machine may take everybody's jobs; another token never lets it. The head is
+         *     started first: its installation may take minutes.
          */
         post: operations["create_token_v1_workspaces__workspace__machines__compute___machine__token_post"];
         /** Drop Token */
@@ -4729,39 +4716,6 @@ export interface operations {
             };
         };
     };
-    has_artifacts_v1_attempts__attempt_id__has_artifacts_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                attempt_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
     history_v1_attempts__attempt_id__history_post: {
         parameters: {
             query?: never;
@@ -5784,9 +5738,7 @@ export interface operations {
     };
     remove_v1_users__name__delete: {
         parameters: {
-            query?: {
-                cancel?: boolean;
-            };
+            query?: never;
             header?: never;
             path: {
                 name: string;
@@ -10738,7 +10690,9 @@ export interface operations {
     };
     create_token_v1_workspaces__workspace__machines__compute___machine__token_post: {
         parameters: {
-            query?: never;
+            query?: {
+                everybody?: boolean;
+            };
             header?: never;
             path: {
                 workspace: string;

@@ -22,9 +22,6 @@ from torchyard.jobs.records.logs import LogFile, Logs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import FileServices
 
-# Of `./logs`, and of torchyard's own: of a build, of a sweep.
-_LOGS = ("logs/", "azureml-logs/")
-
 
 @dataclass(frozen=True)
 class Artifact:
@@ -44,12 +41,6 @@ def list_of(services: FileServices, job: Job, folder: str = "") -> list[Artifact
         if path.startswith(above):
             sizes[path[len(above) :]] = log.size_bytes
     return [Artifact(path, size) for path, size in sorted(sizes.items())]
-
-
-def has_any(datastores: Datastores, job: Job) -> bool:
-    """Whether there are files besides logs: of `./outputs`, or logged by the script."""
-    stored = datastores.list(job.workspace, ARTIFACT_STORE, artifacts_of(job.name))
-    return any(not path.startswith(_LOGS) for path, _ in stored)
 
 
 def logs_of(logs: Logs, job: Job) -> Iterator[tuple[str, Path]]:

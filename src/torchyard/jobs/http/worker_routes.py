@@ -180,13 +180,6 @@ def list_earlier(services: ServicesOf, attempt_id: str) -> dict[str, Any]:
     }
 
 
-@router.get("/has-artifacts")
-@needs(Permission.WORKER)
-def has_artifacts(services: ServicesOf, attempt_id: str) -> dict[str, Any]:
-    _, job = worker_reports.get(services, attempt_id)
-    return {"has_artifacts": artifacts.has_any(services.datastores, job)}
-
-
 @router.get("/previous-outputs/{output}/{path:path}")
 @needs(Permission.WORKER)
 def get_earlier(services: ServicesOf, attempt_id: str, output: str, path: str) -> OpenFileResponse:

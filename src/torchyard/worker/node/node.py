@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.shared import node_records, secret_values
-from torchyard.shared.connection import AttemptOver, Connection, Refused
+from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
 from torchyard.shared.plan import OPEN, LaunchPlan
@@ -76,7 +76,6 @@ class Node:
     """Lives as long as its worker process; `run` is called once, in the main thread."""
 
     def __init__(self, plan: LaunchPlan, node: int, folder: Path, base: Mapping[str, str]) -> None:
-        self._ranks_started_at = 0.0
         self._plan = plan
         self._node = node
         self._base = base
@@ -346,7 +345,6 @@ class Node:
         )
 
     def _start_ranks(self, prepared: Prepared) -> None:
-        self._ranks_started_at = time.time()
         plan, node, folders = self._plan, self._node, self._folders
         shared = variables_of.node_variables(self._base, plan, node, prepared.setup)
         planned = ranks.plan_ranks(
@@ -638,29 +636,12 @@ class Node:
         return failure
 
     def _tell_what_is_left_out(self, missing: Sequence[Path]) -> None:
-        if not self._ranks_started_at:
+        if not missing:
             return
-        from torchyard.worker.files import left_out
+        from torchyard.worker.files import left_out  # Few jobs have any.
 
-        outputs = [folder for folder, _ in delivery.delivered_folders(self._plan, self._folders)]
-        try:
-            for message in left_out.notices(
-                self._folders,
-                outputs,
-                missing,
-                self._ranks_started_at,
-                self._own_texts(),
-                lambda: bool(self._link.call("GET", "/has-artifacts")["has_artifacts"]),
-            ):
-                self._notice(f"node {self._node}: {message}")
-        except (OSError, Refused):
-            traceback.print_exc()  # everything is still delivered
-
-    def _own_texts(self) -> tuple[str, ...]:
-        """What may name folders of this machine; of several nodes there, the first tells."""
-        if self._plan.image or (self._plan.single_host and self._node):
-            return ()
-        return (self._plan.command, *self._plan.environment_variables.values())
+        for message in left_out.notices(self._folders, missing):
+            self._notice(f"node {self._node}: {message}")
 
     def _settle_peer_copies(self, delivered: bool) -> bool:
         """False if the attempt is over; what goes wrong with another node's part is not ours."""
