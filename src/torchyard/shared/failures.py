@@ -18,6 +18,9 @@ STOPPED_EXIT = 143
 WAITED_IN_VAIN = ("peer_lost", "collective_timeout", "rendezvous_timeout")
 """Failures of a rank that waits for one that does not come."""
 
+_TERMINATED = "terminated"
+# In this time a launcher that terminates its ranks lets the failed one end, too.
+_LAUNCHER_S = 5.0
 _EARLY_EXIT_HINT = (
     "all ranks must make the same collective calls: check that rank for fewer batches than the "
     "others have, and for `sys.exit(0)`, `os._exit(0)` or a `return` before the end"
@@ -63,3 +66,10 @@ def with_early_exit(failure: Failure, early: Mapping[str, Any]) -> Failure:
     )
     details = {**failure.details, "early_exit": dict(early)}
     return Failure(failure.code, message, _EARLY_EXIT_HINT, failure.exit_code, details)
+
+
+def may_have_terminated(code: str, other_code: str, later_s: float) -> bool:
+    """Whether a launcher such as mpirun may have ended a rank, whose failure has `code`, because
+    of another one, which ended `later_s` seconds after it, or before.
+    """
+    return code == _TERMINATED and other_code != _TERMINATED and later_s < _LAUNCHER_S

@@ -8,6 +8,7 @@ that can't reach another one is not the cause where another node failed by itsel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,9 +24,6 @@ RESIZED = "resized"
 # Why an attempt's nodes are stopped when nobody asked for it.
 OF_ITSELF = ("", "failed", PEER_LOST)
 _SHOWN_RANKS = 16
-_TERMINATED = "terminated"
-# In this time a launcher that terminates its ranks lets the failed one end, too.
-_LAUNCHER = timedelta(seconds=5)
 # Of two machines, as far as they may differ.
 _CLOCKS = timedelta(seconds=5)
 # A node reports these of another one that it can't reach, also because that one has ended.
@@ -100,27 +98,23 @@ def _is_consequence(node: AttemptNode, nodes: Sequence[AttemptNode]) -> bool:
         return False
     if node.error.details.get("consequence"):
         return True
-    if node.error.code == _TERMINATED:
-        return any(_explains(other, node) for other in nodes)
-    return node.error.code in _BLAMING_OTHERS and any(
-        other.failed_at is not None
-        and other.error is not None
-        and other.error.code not in _BLAMING_OTHERS
-        and not other.error.details.get("consequence")
+    return any(
+        _explains(other.error, other.failed_at, node.error, node.failed_at)
         for other in nodes
-        if other.node != node.node
+        if other.error is not None and other.node != node.node
     )
 
 
-def _explains(other: AttemptNode, terminated: AttemptNode) -> bool:
-    """Whether a launcher such as mpirun may have terminated a node's rank as another one failed."""
-    if other.failed_at is None or other.error is None or terminated.failed_at is None:
+def _explains(
+    error: JobError, at: datetime | None, other: JobError, other_at: datetime | None
+) -> bool:
+    """Whether a node that failed by itself explains another node's failure."""
+    if at is None or error.code in _BLAMING_OTHERS or error.details.get("consequence"):
         return False
-    return (
-        other.error.code not in (_TERMINATED, *_BLAMING_OTHERS)
-        and not other.error.details.get("consequence")
-        and other.failed_at - terminated.failed_at < _LAUNCHER
-    )
+    if other.code in _BLAMING_OTHERS:
+        return True
+    later_s = (at - other_at).total_seconds() if other_at is not None else math.inf
+    return failures.may_have_terminated(other.code, error.code, later_s)
 
 
 def _all_stood(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:

@@ -45,9 +45,6 @@ _UNWRITTEN = 120
 # That of shells for a program that does not exist.
 _NOT_FOUND = 127
 _JUST_NOW_S = 1.0
-_TERMINATED = "terminated"
-# In this time a launcher that terminates its ranks lets the failed one end, too.
-_LAUNCHER_S = 5.0
 # As torch.multiprocessing names the one of its processes that failed.
 _SPAWNED = re.compile(
     r"\.Process(?:Raised|Exited)Exception:\s{1,9}(?:-- Process|process) (\d{1,9}) terminated"
@@ -145,17 +142,13 @@ def first_early_exit(
 
 
 def _is_after_effect(diagnosis: Diagnosis, diagnoses: Sequence[Diagnosis]) -> bool:
-    """Whether another rank's failure explains it. A launcher such as mpirun terminates the
-    neighbours of a rank that failed, and they may have ended before it has.
-    """
-    return diagnosis.consequence or (
-        diagnosis.failure.code == _TERMINATED
-        and any(
-            other.failure.code != _TERMINATED
-            and not other.consequence
-            and other.at - diagnosis.at < _LAUNCHER_S
-            for other in diagnoses
+    """Whether another rank's failure explains it."""
+    return diagnosis.consequence or any(
+        not other.consequence
+        and failures.may_have_terminated(
+            diagnosis.failure.code, other.failure.code, other.at - diagnosis.at
         )
+        for other in diagnoses
     )
 
 
