@@ -28,7 +28,6 @@ from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
-from torchyard.executors.machine import Machine
 from torchyard.jobs import actions
 from torchyard.jobs.admission import choosing, gpus, queue, quota_checks, storage_use
 from torchyard.jobs.files import outputs
@@ -38,7 +37,6 @@ from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.jobs.spec import (
-    command_launchers,
     elastic,
     interception,
     job_spec,
@@ -424,25 +422,7 @@ def _fits(services: Services, workspace: str, job: JobSpec, rehearsed: bool) -> 
     if job.elastic and job.elastic.max_nodes > compute.max_instances:
         notices = [*notices, f"compute `{compute.name}` has at most {compute.max_instances} of "
                    f"the {job.elastic.max_nodes} nodes of `{elastic.MAX_NODES}`"]  # fmt: skip
-    count = _gpus_of_a_node(services.devices, compute, job, rehearsed)
-    launcher = command_launchers.single_process_notice(job.command, count)
-    return [*notices, launcher] if launcher else notices
-
-
-def _gpus_of_a_node(
-    devices: Machine, compute: Compute, job: JobSpec, rehearsed: bool
-) -> int | None:
-    """None where its engine decides."""
-    if not compute.is_local or rehearsed:
-        return compute.gpus
-    return gpus.per_node(
-        devices,
-        compute,
-        job.fewest_nodes,
-        job.process_count_per_instance,
-        job.properties,
-        rehearsed,
-    )
+    return notices
 
 
 def _node_count_at(job: JobSpec) -> tuple[str, str]:

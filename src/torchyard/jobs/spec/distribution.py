@@ -44,15 +44,8 @@ def read(job: Mapping[str, Any], nodes: int) -> Distribution:
     """
     distribution = _read(job, nodes)
     command = str(job.get("command") or "")
-    notice = command_launchers.notice(
-        command, distribution.kind, nodes, distribution.processes, _names(job)
-    )
+    notice = command_launchers.torchrun_notice(command, nodes, distribution.processes)
     return replace(distribution, notices=(*distribution.notices, *filter(None, (notice,))))
-
-
-def _names(job: Mapping[str, Any]) -> frozenset[str]:
-    variables = job.get("environment_variables")
-    return frozenset(map(str, variables)) if isinstance(variables, Mapping) else frozenset()
 
 
 def _read(job: Mapping[str, Any], nodes: int) -> Distribution:
