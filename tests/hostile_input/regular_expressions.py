@@ -44,7 +44,6 @@ SOURCES: Mapping[tuple[str, str], str] = {
     ("environments.names.published", "refusal.pattern"): "[row.pattern for row in REFUSALS]",
     ("environments.packages.accelerators", "device"): "[tool[2] for tool in _TOOLS]",
     ("environments.packages.uv", "pattern"): "[p.pattern for p in _BLAMING]",
-    ("jobs.spec.values", "pattern"): "[row[0] for rows in _OTHER_WORDS.values() for row in rows]",
     ("worker.diagnosis.causes", "pattern"): "[rule.pattern for rule in RULES]",
 }
 COMPUTED: Mapping[tuple[str, str], str] = {

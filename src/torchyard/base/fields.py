@@ -80,65 +80,6 @@ def refuse_unchangeable(
             )
 
 
-# Keys of earlier versions of Azure ML's schemas, by those that took their place.
-_OLD_KEYS = {
-    "local_path": "path",
-    "asset_path": "path",
-    "vm_size": "size",
-    "min_node_count": "min_instances",
-    "max_node_count": "max_instances",
-    "min_nodes": "min_instances",
-    "max_nodes": "max_instances",
-    "idle_seconds_before_scaledown": "idle_time_before_scale_down",
-    "spec": "type",
-    "algorithm": "sampling_algorithm",
-    "space": "search_space",
-    "metric": "primary_metric",
-    "scale_type": "type",
-    "docker": "image",
-    "conda_dependencies": "conda_file",
-    "dataset_type": "type",
-    "model_format": "type",
-    "model_uri": "path",
-    "vm_priority": "tier",
-    "max_trials": "max_total_trials",
-    "options": "values",
-    "env": "environment_variables",
-    "timeout_minutes": "timeout",
-    "pip": "pip_requirements",
-    "packages": "pip_requirements",
-    "dockerfile": "build",
-}
-# Of the same, mappings whose content stands elsewhere today: by a key that shows which kind of file
-# it is, what to write.
-_OLD_FORMS = {
-    "scale_settings": (
-        "min_instances",
-        "write `min_instances`, `max_instances` and `idle_time_before_scale_down`",
-    ),
-    "deployments": (
-        "traffic",
-        "give each deployment a file of its own: `yard online-deployment create -f FILE`",
-    ),
-    "output_configuration": (
-        "output_action",
-        "write `settings: {output_action: append_row, output_file_name: FILE}`",
-    ),
-    "linked_info": ("credentials", "write the account's keys beside `type`"),
-    **dict.fromkeys(
-        ("azure_blob", "azure_file", "azure_data_lake_gen1", "azure_data_lake_gen2"),
-        ("credentials", "write its keys beside `type`"),
-    ),
-}
-_UNDER_LIMITS = (
-    "max_total_trials",
-    "max_concurrent_trials",
-    "timeout",
-    "trial_timeout",
-    "timeout_minutes",
-)
-
-
 def unknown_key(
     key: str,
     keys: Sequence[str],
@@ -156,13 +97,7 @@ def unknown_key(
         inside: what that mapping is called, as `environment`.
         otherwise: the hint when no key is near; empty lists them.
     """
-    today = _OLD_KEYS.get(key, "")
-    guess = today if today in keys else nearest(key, keys)
-    shows, form = _OLD_FORMS.get(key, ("", ""))
-    if shows in keys:
-        guess, otherwise = "", form
-    if "limits" in keys and key in _UNDER_LIMITS:
-        guess, otherwise = "", "it belongs under `limits`"
+    guess = nearest(key, keys)
     listed = ", ".join(name for name in keys if name not in unnamed) or "none"
     hint = f"did you mean `{guess}`?" if guess else otherwise or f"known keys: {listed}"
     where = f" in `{inside}`" if inside else ""
@@ -186,11 +121,7 @@ def text(
     if value is None:
         return default
     if not isinstance(value, str):
-        # A mapping in earlier versions of Azure's schema.
-        path = value.get("local_path") if isinstance(value, Mapping) else None
-        hint = (
-            f"write `{key}: {path}`" if isinstance(path, str) else f"write `{key}: …` with a text"
-        )
+        hint = f"write `{key}: …` with a text"
         if isinstance(value, int | float):
             hint = f"put it in quotes: `{key}: '{value}'`"
         raise InvalidSpec(f"`{key}` must be text, not {described(value)}", hint, at=(*at, key))

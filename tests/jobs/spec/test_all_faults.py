@@ -34,7 +34,7 @@ def test_every_fault_of_a_job_of_the_preview() -> None:
         "code": {"local_path": "./src"},
         "environment": "python",
         "command": "train ${{inputs.data}} ${{inputs.epohcs}}",
-        "inputs": {"data": {"dataset": "azureml:d:1", "mode": "mount"}, "epochs": 3},
+        "inputs": {"data": {"paht": "azureml:d:1"}, "epochs": 3},
         "compute": {"target": "azureml:cpu", "instance_count": 2},
         "limits": {"timeout": "2h"},
         "resources": {"gpus": 2},
@@ -45,7 +45,7 @@ def test_every_fault_of_a_job_of_the_preview() -> None:
         "comand",
         "command",
         "compute",
-        "inputs.data.dataset",
+        "inputs.data.paht",
         "limits.timeout",
         "resources.gpus",
         "tags.a",
@@ -128,21 +128,21 @@ def test_every_fault_of_other_documents(
     assert sorted(places(read, document)) == sorted(expected)
 
 
-def test_what_stands_below_an_older_key_is_read_by_todays() -> None:
+def test_what_stands_below_a_misspelt_key_is_read_as_below_the_right_one() -> None:
     document = {
         "type": "sweep",
-        "algorithm": "random",
-        "space": {"lr": {"spec": "uniform", "min_value": 0, "max_value": 1}},
-        "objective": {"goal": "minimize", "metric": "loss"},
+        "samplng_algorithm": "random",
+        "serach_space": {"lr": {"type": "uniform", "min_vlue": 0, "max_value": 1}},
+        "objective": {"goal": "minimize", "primary_metrc": "loss"},
         "trial": {"command": "x ${{space.lr}}", "environment": "python"},
         "max_total_trials": 3,
     }
     assert sorted(places(sweep_spec.read, document)) == [
-        "algorithm",
         "max_total_trials",
-        "objective.metric",
-        "space",
-        "space.lr.spec",
+        "objective.primary_metrc",
+        "samplng_algorithm",
+        "serach_space",
+        "serach_space.lr.min_vlue",
         "trial.command",
     ]
 

@@ -41,7 +41,6 @@ from torchyard.jobs.spec.values import (
     known_keys,
     mapping,
     name,
-    plain_text,
     served,
 )
 from torchyard.jobs.spec.values import experiment_name as experiment_name_in
@@ -135,7 +134,7 @@ def read(document: Any) -> JobSpec:
     return JobSpec(
         command=command,
         environment=_environment(job),
-        code=plain_text(job, "code"),
+        code=text(job, "code"),
         environment_variables=variables,
         inputs=inputs,
         outputs=outputs,
@@ -292,7 +291,7 @@ def _shell_part(value: str, variables: Collection[str]) -> str:
 
 
 def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
-    written = plain_text(job, "compute").strip()
+    written = text(job, "compute").strip()
     name = written.removeprefix("azureml:")
     long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)\Z", name)
     name = long[1] if long else name

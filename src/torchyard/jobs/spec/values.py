@@ -49,125 +49,17 @@ def section(job: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
     return body
 
 
-_DATA = "data is an input: `inputs: {data: {path: azureml:NAME:VERSION}}`"
-_PATH = "write `path: azureml:NAME:VERSION`, a URL or a local path"
-_SIZE = "come with the size of the `compute`: see `yard compute list-sizes`"
-_GPUS = f"GPUs {_SIZE}"
-_PROCESSORS = f"processors, memory and disks {_SIZE}"
-_VARIABLES = "environment variables are `environment_variables: {NAME: value}`"
 _NODES = "write `resources: {instance_count: 2}`"
-_PROCESSES = "write `process_count_per_instance`: processes of one node"
-_SWEEP = "it is a key of sweeps: write `type: sweep` beside it"
-# What older versions of Azure ML's schema, and other platforms, call what is served here.
+_GPUS = "GPUs come with the size of the `compute`: see `yard compute list-sizes`"
+# What most others call what is served here.
 _OTHER_NAMES = {
-    ("", "arguments"): "write the arguments into `command`",
-    ("", "args"): "write the arguments into `command`",
-    ("", "script"): "write `command: python train.py`",
-    ("", "source_directory"): "write `code: ./src`",
-    ("", "target"): "write `compute: NAME`",
-    ("", "data"): _DATA,
-    ("", "dataset"): _DATA,
-    ("", "datasets"): _DATA,
-    ("", "experiment"): "write `experiment_name: NAME`",
     ("", "nodes"): _NODES,
     ("distribution", "nodes"): _NODES,
     ("resources", "nodes"): "write `instance_count`",
-    ("", "trial"): _SWEEP,
-    ("", "search_space"): _SWEEP,
-    ("", "objective"): _SWEEP,
-    ("", "algorithm"): "`algorithm` is for sweeps; write `sampling_algorithm` there",
-    ("inputs.*", "data"): _PATH,
-    ("inputs.*", "local_path"): _PATH,
-    ("outputs.*", "data"): "write `path: azureml://datastores/NAME/paths/PATH`",
-    ("outputs.*", "datastore"): "write `path: azureml://datastores/NAME/paths/PATH`",
-    ("outputs.*", "local_path"): "leave it out: `${{outputs.NAME}}` stands for the folder",
-    ("environment", "docker"): "write `image: NAME`, or `build: {path: FOLDER}` for a Dockerfile",
-    ("inputs.*", "dataset"): _PATH,
-    ("inputs.*", "datastore"): "write `path: azureml://datastores/NAME/paths/PATH`",
-    ("inputs.*", "file"): _PATH,
-    ("inputs.*", "folder"): _PATH,
-    ("inputs.*", "uri"): _PATH,
+    ("", "gpus"): _GPUS,
+    ("resources", "gpus"): _GPUS,
+    ("inputs.*", "local_path"): "write `path: azureml:NAME:VERSION`, a URL or a local path",
 }
-# The same for keys that many name, each by its own words: what is found in the key without `_`.
-_OTHER_WORDS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "": (
-        ("^(?:env|environ|environment)?(?:vars?|variables?|envs?)$|^environ$", _VARIABLES),
-        ("gpu|accelerator", _GPUS),
-        ("cpu|memory", _PROCESSORS),
-        (
-            "process|nproc|worldsize",
-            "write `distribution: {type: pytorch, process_count_per_instance: 2}`",
-        ),
-        ("node|instances|replica|machine|worker", _NODES),
-        ("timelimit|walltime|maxtime|runtime|duration", "write `limits: {timeout: 3600}`"),
-        (
-            "^(?:hyper)?param(?:s|eters?)?$",
-            "write `inputs: {NAME: value}`, and `${{inputs.NAME}}` in the command",
-        ),
-        ("^cmd|script|entry|program", "write `command: python train.py`"),
-        ("cluster|partition", "write `compute: NAME`"),
-        ("^(?:input|training)data|^datainput", _DATA),
-        ("conda|docker|container|requirements", "write `environment: {conda_file: FILE}`"),
-    ),
-    "distribution": (
-        ("process|nproc|rank|gpu|slot|pernode|worldsize", _PROCESSES),
-        ("node|instance", _NODES),
-    ),
-    "resources": (
-        ("gpu|accelerator", _GPUS),
-        ("cpu|core|memory|ram|disk|storage", _PROCESSORS),
-        (
-            "process|nproc|slots",
-            "write `distribution: {type: pytorch, process_count_per_instance: 2}`",
-        ),
-        ("vmsize|^size|sku", "write `instance_type`"),
-        ("node|(?<!max)instances|replica|machine|worker|^count", "write `instance_count`"),
-    ),
-    "limits": (("time|duration|hour|minute|second", "write `timeout`, in seconds"),),
-}
-
-
-# Values of earlier versions, by key; without `_`, and in small letters.
-_OLD_VALUES = {
-    ("mode", "mount"): "ro_mount",
-    ("type", "path"): "uri_folder",
-    ("type", "anydirectory"): "uri_folder",
-    ("type", "directory"): "uri_folder",
-    ("type", "anyfile"): "uri_file",
-    ("type", "str"): "string",
-    ("type", "text"): "string",
-    ("type", "int"): "integer",
-    ("type", "float"): "number",
-    ("type", "double"): "number",
-    ("type", "bool"): "boolean",
-    ("type", "dataset"): "mltable",
-}
-# Keys that were mappings in earlier versions of Azure ML's schema, by what to write today.
-_OLD_MAPPINGS = {
-    "code": ("local_path", "write `code: {}`"),
-    "compute": (
-        "target",
-        "write `compute: {}`, and the nodes as `resources: {{instance_count: 2}}`",
-    ),
-}
-
-
-def plain_text(job: Mapping[Any, Any], key: str) -> str:
-    """The text of a key that earlier versions of the schema had a mapping for.
-
-    Raises:
-        InvalidSpec: it is not text; the hint has today's form.
-    """
-    value = job.get(key)
-    if isinstance(value, Mapping) and key in _OLD_MAPPINGS:
-        inner, hint = _OLD_MAPPINGS[key]
-        written = value.get(inner)
-        raise InvalidSpec(
-            f"`{key}` must be text, not a mapping",
-            hint.format(written if isinstance(written, str) else "…"),
-            at=(key,),
-        )
-    return text(job, key, ())
 
 
 def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
@@ -215,13 +107,10 @@ def choice(body: Mapping[Any, Any], key: str, at: At, path: str, default: str) -
     """
     choices = {known_key.value: known_key for known_key in keys.values(path)}
     written = text(body, key, at, default) or default
-    plain = _plain(written)
     for value, known_key in choices.items():
-        if plain == _plain(value):
+        if _plain(written) == _plain(value):
             return known_key
-    guess = _OLD_VALUES.get((key, plain), "")
-    if guess not in choices:
-        guess = nearest(written, choices)
+    guess = nearest(written, choices)
     served = [value for value, known_key in choices.items() if known_key.support != "refused"]
     raise InvalidSpec(
         f"`{written}` is not a valid `{key}`",
@@ -252,7 +141,7 @@ def _unknown(
     shown = ", ".join(sorted(name for name in known_keys if not name.startswith(("$", "*"))))
     guess = nearest(key, [name for name in known_keys if name != "*"])
     homes = [home.replace("*", "<name>") for home in keys.homes(key) if home != path]
-    hint = f"known keys: {shown}"
+    hint = f"known keys: {shown}; see docs/reference/job-file.md"
     inputs = body.get("inputs")
     near_input = nearest(key, list(map(str, inputs))) if isinstance(inputs, Mapping) else ""
     if (path, key) in _OTHER_NAMES:
@@ -265,8 +154,6 @@ def _unknown(
         hint = f"`{key}` belongs at the top of the job file, not under `{at[0]}`"
     elif homes:
         hint = f"it belongs under `{homes[0]}`"
-    elif words := _hint_by_words(path, key):
-        hint = words
     elif guess:
         hint = f"did you mean `{guess}`?"
     elif not path and near_input:
@@ -279,12 +166,6 @@ def _unknown(
 
 def _writable(known_keys: Mapping[str, keys.Key]) -> list[str]:
     return [name for name, key in known_keys.items() if key.note != keys.READ_ONLY]
-
-
-def _hint_by_words(path: str, key: str) -> str:
-    """What to write for a key that another platform has; empty if its words say nothing."""
-    words = _OTHER_WORDS.get(path, ())
-    return next((hint for pattern, hint in words if re.search(pattern, _plain(key))), "")
 
 
 def _plain(word: str) -> str:
