@@ -341,7 +341,8 @@ def test_all_errors_of_a_file_are_told_at_once_in_its_order(yard: Yard, folder: 
         "error: job.yml:4:1: the command uses `${{inputs.epohcs}}`, and that input is not defined\n"
         "hint: did you mean `inputs.epochs`?\n"
         "error: job.yml:7:10: unknown key `dataset` under `inputs.data`\n"
-        "hint: write `path: azureml:NAME:VERSION`, a URL or a local path\n"
+        "hint: known keys: datastore, mode, path, path_on_compute, type, value; see "
+        "docs/reference/job-file.md\n"
     )
     for verb in ("create", "validate"):
         answer = yard("job", verb, "-f", "job.yml", "-o", "none")
@@ -371,7 +372,7 @@ def test_paths_that_do_not_exist_hide_no_other_error(yard: Yard, folder: Path) -
         ]
 
 
-def test_a_file_of_an_older_type_is_read_as_the_nearest_one(yard: Yard, folder: Path) -> None:
+def test_a_file_of_a_misspelt_type_is_read_as_the_nearest_one(yard: Yard, folder: Path) -> None:
     (folder / "job.yml").write_text(
         "type: command_job\ncommand: x\nenvironment: python\ncode: {local_path: src}\n"
         "distribution: pytorch\n"
@@ -380,7 +381,7 @@ def test_a_file_of_an_older_type_is_read_as_the_nearest_one(yard: Yard, folder: 
         "error: job.yml:1:1: `command_job` is not a valid `type`\n"
         "hint: did you mean `command`?\n"
         "error: job.yml:4:1: `code` must be text, not a mapping\n"
-        "hint: write `code: src`\n"
+        "hint: write `code: …` with a text\n"
         "error: job.yml:5:1: `distribution` must be a mapping of keys to values, not `pytorch`\n"
         "hint: for example `distribution: {type: pytorch, process_count_per_instance: 2}`\n"
     )

@@ -262,8 +262,8 @@ def values(path: str) -> list[Key]:
 
 
 def homes(name: str) -> list[str]:
-    """Where else a key of that name stands."""
-    parents = [key.parent for key in TABLE if key.name == name and key.parent]
+    """Where a key of that name does something."""
+    parents = [key.parent for key in TABLE if key.name == name and key.parent and key.support == _H]
     return list(dict.fromkeys(parents))
 
 

@@ -8,7 +8,7 @@ Always: an error says where by `at`, and gives the nearest right word when there
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torchyard.base.errors import InvalidSpec, nearest
@@ -68,7 +68,7 @@ def known_keys(body: Mapping[Any, Any], path: str, at: At) -> None:
     for key, value in body.items():
         known_key = known_keys.get(key) if isinstance(key, str) else None
         if known_key is None:
-            raise _unknown(str(key), _writable(known_keys), path, at, body)
+            raise _unknown(str(key), known_keys, path, at, body)
         if known_key.support == "refused" and value not in (None, "", [], {}, False):
             shown = ".".join([*map(str, at), str(key)])
             raise InvalidSpec(
@@ -136,10 +136,13 @@ def refused(key: keys.Key, at: At) -> InvalidSpec:
 
 
 def _unknown(
-    key: str, known_keys: Sequence[str], path: str, at: At, body: Mapping[Any, Any]
+    key: str, known_keys: Mapping[str, keys.Key], path: str, at: At, body: Mapping[Any, Any]
 ) -> InvalidSpec:
-    shown = ", ".join(sorted(name for name in known_keys if not name.startswith(("$", "*"))))
-    guess = nearest(key, [name for name in known_keys if name != "*"])
+    writable = {name: known for name, known in known_keys.items() if known.note != keys.READ_ONLY}
+    shown = ", ".join(sorted(name for name in writable if not name.startswith(("$", "*"))))
+    # What changes nothing is not what somebody meant.
+    honoured = [name for name, known in writable.items() if known.support == "honoured"]
+    guess = nearest(key, [name for name in honoured if name != "*"])
     homes = [home.replace("*", "<name>") for home in keys.homes(key) if home != path]
     hint = f"known keys: {shown}; see docs/reference/job-file.md"
     inputs = body.get("inputs")
@@ -162,10 +165,6 @@ def _unknown(
     error = InvalidSpec(f"unknown key `{key[:80]}`{under}", hint, at=(*at, key))
     error.meant_key = guess if hint == f"did you mean `{guess}`?" else ""
     return error
-
-
-def _writable(known_keys: Mapping[str, keys.Key]) -> list[str]:
-    return [name for name, key in known_keys.items() if key.note != keys.READ_ONLY]
 
 
 def _plain(word: str) -> str:
