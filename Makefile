@@ -397,10 +397,10 @@ podman:
 	@$(has_podman) || { \
 	  $(call apt_get,podman is not,podman runc uidmap,podman runc uidmap ca-certificates); }
 
-# Docker's own registry; the tests start it with a folder and a port of its own.
+# Docker's own registry, which the tests start with a folder and a port of its own, and what pushes.
 registry:
-	@command -v docker-registry >/dev/null || { \
-	  $(call apt_get,docker-registry is not,docker-registry,docker-registry); }
+	@command -v docker-registry >/dev/null && command -v skopeo >/dev/null || { \
+	  $(call apt_get,docker-registry or skopeo are not,docker-registry skopeo,docker-registry skopeo); }
 
 # The cheap part of the gate, all of it: a merge that is wrong by its text is red here.
 check: setup

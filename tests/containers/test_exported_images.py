@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import socket
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,11 @@ import pytest
 import yaml
 
 from containers.conftest import BASE, Machine
+from containers.docker_registry import registry
+
+__all__ = ["registry"]
 from end_to_end.shared_torch import kept_or_temporary
-from end_to_end.yard_under_test import REPOSITORY, wait_until
+from end_to_end.yard_under_test import REPOSITORY
 from environments import wheels
 
 # By hand: it was written on a machine too busy to run it.
@@ -55,31 +55,6 @@ def context(tmp_path: Path) -> Callable[[str], dict[str, str]]:
         return {"path": str(folder)}
 
     return write
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Docker's own registry on this machine; the answer is its address."""
-    program = shutil.which("docker-registry")
-    if program is None:
-        if os.environ.get("TORCHYARD_TEST_SERVICES") == "required":
-            pytest.fail("docker-registry is not here: apt-get install docker-registry")
-        pytest.skip("docker-registry is not here")
-    folder = tmp_path_factory.mktemp("registry")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    storage = {"filesystem": {"rootdirectory": str(folder / "storage")}}
-    document = {"version": 0.1, "storage": storage, "http": {"addr": address}}
-    (folder / "config.yml").write_text(yaml.safe_dump(document))
-    with subprocess.Popen(
-        [program, "serve", str(folder / "config.yml")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        wait_until(lambda: _answers(address), 60, "the registry answers")
-        yield address
-        process.terminate()
 
 
 def export(machine: Machine, name: str, *words: str) -> dict[str, Any]:
@@ -208,9 +183,3 @@ def test_a_child_names_its_base_and_the_base_of_that(
     machine.podman("load", "--input", str(tmp_path / "youngest.tar"))
     assert machine.podman(*RUN, exported["name"], "cat", "/two") == "middle\n"
     machine.podman("image", "rm", "--force", exported["name"])
-
-
-def _answers(address: str) -> bool:
-    host, _, port = address.partition(":")
-    with socket.socket() as connection:
-        return connection.connect_ex((host, int(port))) == 0

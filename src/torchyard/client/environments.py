@@ -19,7 +19,7 @@ from torchyard.client.resources import Json, Listing, Resource
 from torchyard.client.times import Deadline
 
 if TYPE_CHECKING:
-    from torchyard.client.images.exported_image import ExportedImage, PushTarget
+    from torchyard.client.images.exported_image import ExportedImage
     from torchyard.client.images.installation import Installed
     from torchyard.client.images.steps import Steps
     from torchyard.client.snapshots.job_files import JobFiles
@@ -303,7 +303,8 @@ class Environments(EnvironmentReleases):
         environment: str | Mapping[str, Any],
         target: Path | str | None = None,
         *,
-        push: PushTarget | str | None = None,
+        push: str = "",
+        plain_http: bool = False,
         base: str = "",
         overwrite: bool = False,
         log: Callable[[str], None] = lambda text: None,
@@ -313,7 +314,9 @@ class Environments(EnvironmentReleases):
 
         Args:
             target: a file that ends in `.tar`, or a folder; None to push only.
-            push: a `PushTarget`, or its `image` alone, as `registry.example.com/team/vision:3`.
+            push: where skopeo brings it, as `registry.example.com/team/vision:3`; the
+                environment's version is the default tag.
+            plain_http: allow a registry without TLS; on this machine one is always allowed.
             base: an image that the server's container engine puts the environment over; without
                 it, the image has the files of the server's machine that its programs need.
             overwrite: replace an image at `target`.
@@ -324,16 +327,13 @@ class Environments(EnvironmentReleases):
             BuildFailed: the environment, or `base`, can't be had.
             Conflict: `target` exists, and `overwrite` is false.
             InvalidInput: `target`, `push` or `base` is not one.
-            NotAuthenticated, Forbidden: the registry wants somebody else.
-            TorchyardError: the registry does not take it; an image at `target` stays.
+            UploadFailed: the registry does not take it; an image at `target` stays.
 
         Example::
 
             client.environments.export_image("vision:3", "vision.tar")
         """
-        import os
-
-        from torchyard.client.images import exported_image, image_export
+        from torchyard.client.images import image_export
         from torchyard.client.images import steps as quiet
 
         def build(body: Json) -> None:
@@ -343,10 +343,10 @@ class Environments(EnvironmentReleases):
         request = image_export.ImageRequest(
             environment,
             None if target is None else Path(target),
-            exported_image.PushTarget(push) if isinstance(push, str) else push,
+            push,
+            plain_http,
             base,
             overwrite,
-            os.environ,
         )
         follow = steps or quiet.Steps()
         return image_export.make(self._transport, self._path, request, build, follow)

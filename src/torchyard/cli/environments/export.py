@@ -1,8 +1,8 @@
 """`yard environment export` and `install`: an environment as a file, an OCI image or a folder.
 
-Owns: the options of each, the password on stdin, progress of an image.
+Owns: the options of each, progress of an image.
 Leaves: files and images to client/.
-Always: options of the one are refused with the other; a password is taken from stdin alone.
+Always: options of the one are refused with the other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -30,9 +30,6 @@ from torchyard.cli.terminal.progress import Progress
 from torchyard.client.images.steps import Steps, megabytes
 from torchyard.shared.plurals import plural
 
-if TYPE_CHECKING:
-    from torchyard.client.images.exported_image import PushTarget
-
 
 @dataclass(frozen=True)
 class _ImageOptions:
@@ -42,11 +39,7 @@ class _ImageOptions:
     push: str
     base: str
     overwrite: bool
-    username: str
-    password_stdin: bool
-    token_host: str
     plain_http: bool
-    ca_cert: Path | None
 
     @property
     def is_wanted(self) -> bool:
@@ -81,7 +74,10 @@ to_file = click.option(
     help="Write an OCI image instead, which runs outside torchyard.",
 )
 @click.option(
-    "--push", default="", metavar="REGISTRY/NAME[:TAG]", help="Push the image to a registry."
+    "--push",
+    default="",
+    metavar="REGISTRY/NAME[:TAG]",
+    help="Push the image to a registry, by skopeo and its login.",
 )
 @click.option(
     "--base",
@@ -91,24 +87,7 @@ to_file = click.option(
     "Default: the files of the server's machine that its programs need.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing image.")
-@click.option(
-    "--username",
-    default="",
-    metavar="NAME",
-    help="User at the registry. Default: your docker login.",
-)
-@click.option("--password-stdin", is_flag=True, help="Read the password from stdin.")
-@click.option(
-    "--token-host", default="", metavar="HOST", help="Token service that may see the password."
-)
 @click.option("--plain-http", is_flag=True, help="Allow a registry without TLS.")
-@click.option(
-    "--ca-cert",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    default=None,
-    metavar="FILE",
-    help="Trust the certificates in FILE, too.",
-)
 @common
 def export(
     session: Session,
@@ -163,7 +142,8 @@ def _export_image(session: Session, reference: str, options: _ImageOptions) -> N
         exported = session.client().environments.export_image(
             reference,
             options.image,
-            push=_push_target(options),
+            push=options.push,
+            plain_http=options.plain_http,
             base=options.base,
             overwrite=options.overwrite,
             log=lambda text: click.echo(text, nl=False, err=True),
@@ -208,37 +188,6 @@ def install(session: Session, name: str, prefix: Path, version: str, label: str)
         f"Python {installed.python}, {count} {plural('package', count)}, "
         f"{megabytes(installed.size_bytes)}.\n"
         f"Run `{installed.prefix}/bin/python`, or `source {installed.prefix}/bin/activate`.",
-    )
-
-
-def _push_target(options: _ImageOptions) -> PushTarget | None:
-    if bool(options.username) != options.password_stdin:
-        raise InvalidInput(
-            "`--username` and `--password-stdin` go together",
-            "for example `--username me --password-stdin < password.txt`",
-        )
-    if not options.push:
-        if options.username:
-            raise InvalidInput(
-                "`--username` is for a push", "say `--push REGISTRY/NAME:TAG` as well"
-            )
-        return None
-    password = ""
-    if options.password_stdin:
-        password = sys.stdin.read().rstrip("\r\n")
-        if not password:
-            raise InvalidInput(
-                "stdin holds no password", "for example `--password-stdin < password.txt`"
-            )
-    from torchyard.client.images.exported_image import PushTarget
-
-    return PushTarget(
-        options.push,
-        options.username,
-        password,
-        options.token_host,
-        options.plain_http,
-        options.ca_cert or "",
     )
 
 

@@ -1,53 +1,16 @@
-"""What the SDK says of an exported image, and where one is to be pushed.
+"""What the SDK says of an exported image.
 
-Owns: the public types of `client.environments.export_image`.
-Leaves: making the image to image_export.py, finding credentials to credentials.py.
+Owns: the public type of `client.environments.export_image`.
+Leaves: making the image to image_export.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from torchyard.client.images import credentials
-from torchyard.client.images.credentials import Credentials
-from torchyard.client.images.registry_connection import Access
 from torchyard.client.resources import Resource
-
-
-@dataclass(frozen=True)
-class PushTarget:
-    """An image's name in a registry, and how that may be reached.
-
-    Args:
-        image: `REGISTRY/NAME[:TAG]`; the environment's version is the default tag.
-        username: with `password`, whom to be; docker's and podman's logins otherwise.
-        token_host: a token service of another owner that may see the password.
-        plain_http: allow a registry without TLS; on this machine one is always allowed.
-        ca_cert: a PEM file of certificates that are trusted beside the system's own.
-    """
-
-    image: str
-    username: str = ""
-    password: str = field(default="", repr=False)
-    token_host: str = ""
-    plain_http: bool = False
-    ca_cert: Path | str = ""
-
-    def access(self, registry: str, variables: Mapping[str, str]) -> Access:
-        """
-        Args:
-            variables: the process environment.
-        """
-        login = Credentials(self.username, self.password) if self.username else None
-        return Access(
-            login or credentials.find(registry, variables),
-            self.token_host,
-            self.plain_http,
-            str(self.ca_cert),
-            variables,
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

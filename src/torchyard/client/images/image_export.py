@@ -1,7 +1,7 @@
 """Make an OCI image of an environment: ask the server for its layers, write them, push them.
 
 Owns: the order of the steps, the image's own name, progress.
-Leaves: the layout on the disk to layout.py, registries to registry.py, what is in a layer to the
+Leaves: the layout on the disk to layout.py, registries to push.py, what is in a layer to the
 server.
 Always: a layer is hashed as it comes and kept nowhere else; nothing is pushed before all layers are
 whole; an image that was written stays when its push fails.
@@ -13,19 +13,17 @@ import http.client
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, NotFound, Unreachable
 from torchyard.base.http import Transport
 from torchyard.client.images import layout as layouts
-from torchyard.client.images import registry
-from torchyard.client.images.exported_image import ExportedImage, PushTarget
+from torchyard.client.images import push
+from torchyard.client.images.exported_image import ExportedImage
 from torchyard.client.images.layout import FolderLayout, Image, Layer, Layout
-from torchyard.client.images.registry import Reference, Upload
-from torchyard.client.images.registry_connection import Connection
 from torchyard.client.images.steps import Steps, megabytes
 
 _READ_BYTES = 1 << 20
@@ -43,18 +41,18 @@ class ImageRequest:
     Args:
         environment: a reference, or an inline definition.
         target: a `.tar` file or a folder; None to push only.
-        push: where to push it; None to write only.
-        variables: the process environment, for a push.
+        push: `REGISTRY/NAME[:TAG]`; empty to write only.
+        plain_http: push to a registry without TLS.
         base: an image that the server's engine puts the environment over; empty for the machine's
             own files.
     """
 
     environment: str | Mapping[str, Any]
     target: Path | None = None
-    push: PushTarget | None = None
+    push: str = ""
+    plain_http: bool = False
     base: str = ""
     overwrite: bool = False
-    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def body(self) -> Json:
@@ -77,33 +75,28 @@ def make(
         Conflict, InvalidInput: the target is not one, or the environment can't be an image.
         DiskFull: there is no space for it; nothing is left of it.
     """
-    if request.target is None and request.push is None:
+    if request.target is None and not request.push:
         raise InvalidInput("the image has no destination", "name a file, a folder or a registry")
     if request.target is not None:
         layouts.check_target(request.target, request.overwrite)
-    with ExitStack() as stack:
-        connection = None
-        if request.push is not None:  # what is wrong with it is known before minutes of work
-            to = registry.parse(request.push.image)
-            access = request.push.access(to.registry, request.variables)
-            connection = stack.enter_context(closing(Connection(to.registry, access)))
-            connection.check(to.name)
-        # The server looks through all files of a layer before it sends the first.
-        transport = stack.enter_context(closing(transport.twin(SILENCE_S)))
+    to = push.parse(request.push) if request.push else None
+    if to is not None:
+        push.skopeo()
+    # The server looks through all files of a layer before it sends the first.
+    with closing(transport.twin(SILENCE_S)) as transport:
         plan = plan_of(transport, path, request, build)
         for notice in plan["notices"]:
             steps.note(notice)
         name = local_name(plan["name"], plan["version"])
+        to = to.with_tag(_tag(plan["version"])) if to is not None else None
         with _layout(request) as layout:
             image = _write(transport, path, request, plan, layout, name, steps)
-            if connection is not None and request.target is None:
-                to = to.with_tag(_tag(plan["version"]))
-                _push(connection, to, layout, image, steps)
-        if connection is not None and request.target is not None:
-            # The written image stays where it can't be pushed.
-            to = to.with_tag(_tag(plan["version"]))
-            _push(connection, to, layout, image, steps)
-    return _exported(request, plan, name, image, str(to) if connection is not None else "")
+            if to is not None and request.target is None:
+                _push(layout.path, to, request, image, steps)
+    if to is not None and request.target is not None:
+        # The written image stays where it can't be pushed.
+        _push(request.target, to, request, image, steps)
+    return _exported(request, plan, name, image, str(to or ""))
 
 
 def plan_of(
@@ -205,11 +198,8 @@ def _blocks(answer: http.client.HTTPResponse, name: str, steps: Steps) -> Iterat
 
 
 def _push(
-    connection: Connection, to: Reference, layout: Layout, image: Image, steps: Steps
+    layout: Path, to: push.Reference, request: ImageRequest, image: Image, steps: Steps
 ) -> None:
-    steps.begin(f"push to {to.registry}", image.size_bytes)
-    pushed = Upload(connection, to, steps.add).run(layout, image)
-    steps.end(
-        f"pushed {to}: {megabytes(pushed.sent_bytes)} sent, {megabytes(pushed.there_bytes)} there "
-        f"already, {pushed.digest}"
-    )
+    steps.begin(f"push to {to.registry}", 0)
+    push.run(layout, to, request.plain_http)
+    steps.end(f"pushed {to}: {image.manifest.digest}")
