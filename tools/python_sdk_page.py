@@ -81,7 +81,6 @@ _NOUNS = (
             environments.EnvironmentDefinition,
             environments.BuiltEnvironment,
             exported_image.ExportedImage,
-            exported_image.PushTarget,
             verbs.EnvironmentRelease,
             verbs.Gate,
             verbs.WorkloadResult,

@@ -1,7 +1,7 @@
 """An OCI image layout on this machine's disk, as a folder or as a tar file.
 
 Owns: blobs by digest, the configuration, manifest and index, the temporary name and the rename.
-Leaves: what the layers hold to the server, registries to registry.py.
+Leaves: what the layers hold to the server, registries to push.py.
 Always: the final name appears complete, by one rename, or not at all; a layer is written as it
 comes, and memory holds one block of it; the same layers give the same digests.
 
