@@ -133,7 +133,7 @@ def test_without_a_passphrase_no_secret_is_in_a_backup(
     assert not (restored.home / secret_parts.FILE).exists()
     far = datastores.get(restored.db, restored.datastores, WORKSPACE, "far")
     with pytest.raises(InvalidInput, match="left them out") as refusal:
-        datastores.open_files(Datastores(restored.home / "datastores"), far)
+        datastores.open_files(restored.db, Datastores(restored.home / "datastores"), far)
     assert refusal.value.code == "credentials_missing"
     git = connections.get(restored.db, WORKSPACE, "my-git")
     assert git.target == "https://git.example.org"

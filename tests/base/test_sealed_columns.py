@@ -125,3 +125,31 @@ def test_rows_from_before_are_sealed(url: str, homes: tuple[Path, Path]) -> None
     assert (
         read(url, homes[0], notes.c.document, notes.c.key) == [({"password": SECRET}, SECRET)] * 2
     )
+
+
+def test_rows_from_before_are_read_some_at_a_time(url: str, homes: tuple[Path, Path]) -> None:
+    count = 2 * sealed_columns._ROWS_AT_ONCE + 3
+    plain = Database(url)
+    with plain.write() as connection:
+        connection.execute(sa.delete(notes))
+        # Some names have two rows: no part of a key alone tells where to go on.
+        rows = [
+            {"workspace": f"w{number % 2}", "name": f"{number // 2:04}", "key": SECRET}
+            for number in range(count)
+        ]
+        connection.execute(sa.insert(notes), [{**row, "document": {}} for row in rows])
+    plain.close()
+    db = Database(url, seal=signing.seal(homes[0]))
+    selects: list[str] = []
+    with db.write() as connection:
+        sa.event.listen(
+            connection,
+            "before_cursor_execute",
+            lambda _c, _cursor, statement, *_: selects.append(statement),
+        )
+        sealed_columns.seal_all(connection, tables)
+    db.close()
+    selects = [statement for statement in selects if statement.startswith("SELECT")]
+    assert len(selects) == 4 and all("LIMIT" in statement for statement in selects)
+    assert read(url, homes[0], notes.c.key) == [(SECRET,)] * count
+    assert SECRET not in repr(read(url, None, notes.c.key))

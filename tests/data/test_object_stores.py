@@ -50,7 +50,7 @@ def lake(
     document: dict[str, Any], db: Database, clock: FakeClock, stores: Datastores
 ) -> Iterator[Files]:
     made = datastores.open_files(
-        stores, datastores.put(db, clock, stores, WORKSPACE, document, "me")
+        db, stores, datastores.put(db, clock, stores, WORKSPACE, document, "me")
     )
     yield made
     for entry in list(made.walk("")):
@@ -170,7 +170,7 @@ def test_wrong_credentials_are_an_error(
         pytest.skip("moto takes any key")
     document = {**document, "credentials": wrong[document["type"]]}
     opened = datastores.open_files(
-        stores, datastores.put(db, clock, stores, WORKSPACE, document, "me")
+        db, stores, datastores.put(db, clock, stores, WORKSPACE, document, "me")
     )
     with pytest.raises(TorchyardError, match="datastore `lake`"):
         list(opened.walk(""))

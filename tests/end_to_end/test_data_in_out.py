@@ -108,7 +108,7 @@ def test_data_goes_in_and_out(services: Services, document: dict[str, Any]) -> N
     made = datastores.put(
         services.db, services.clock, services.datastores, "default", document, "me"
     )
-    lake = datastores.open_files(services.datastores, made)
+    lake = datastores.open_files(services.db, services.datastores, made)
     put(lake, _FILES, "sets/")
     body = {
         "command": _SHOW,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -216,6 +217,32 @@ def test_who_loses_the_role_loses_the_service(people: dict[str, Transport], of_a
     assert visitor.get("/").status == 200
     people["owner"].delete("/v1/users/eve")
     wait_until(lambda: visitor.get("/").status == 403, 60, "eve is refused")
+    eve.close()
+
+
+@pytest.mark.parametrize("how", ["person", "role", "token"])
+def test_an_open_connection_ends_with_the_right_to_it(
+    people: dict[str, Transport], of_ada: str, how: str
+) -> None:
+    owner, name = people["owner"], f"eve-{how}"
+    owner.post("/v1/users", {"name": name, "role": "owner", "workspace": "default"})
+    eve = Transport(owner.url, owner.post(f"/v1/users/{name}/tokens", {"name": "t"})["token"])
+    visitor = Visitor.signed_in(link(eve, of_ada, "one"))
+    with visitor.upgraded("/", Origin=f"http://{visitor.host}") as connection:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += connection.recv(1)
+        connection.sendall(b"ping")
+        assert connection.recv(64) == b"ping"
+        if how == "person":
+            owner.delete(f"/v1/users/{name}")
+        elif how == "role":
+            owner.put("/v1/workspaces/default/people/" + name, {"role": "contributor"})
+        else:
+            owner.delete(f"/v1/users/{name}/tokens/t")
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(64) == b""
+    assert visitor.get("/").status == 403
     eve.close()
 
 

@@ -174,6 +174,25 @@ def test_a_shell_ends_with_its_job(people: dict[str, Transport]) -> None:
     wait_until(lambda: not alive(pid), 60, "the command has ended")
 
 
+def test_a_shell_ends_with_the_right_to_it(people: dict[str, Transport]) -> None:
+    owner = people["owner"]
+    submit(people["ada"], "entered")
+    owner.post("/v1/users", {"name": "eve", "role": "owner", "workspace": "default"})
+    token = owner.post("/v1/users/eve/tokens", {"name": "t"})["token"]
+    eve = Transport(owner.url, token)
+    options = ShellOptions(command=("sh", "-c", "echo $$; sleep 600"))
+    # She still reads the workspace, but enters only jobs of her own.
+    with open_shell(eve, _JOBS, "entered", options) as shell:
+        output = shell.output()
+        pid = int(next(output)[1])
+        owner.put("/v1/workspaces/default/people/eve", {"role": "contributor"})
+        with pytest.raises(Conflict) as ended:
+            list(output)
+        assert ended.value.code == "shell_ended"
+    wait_until(lambda: not alive(pid), 60, "the command has ended")
+    eve.close()
+
+
 def test_only_the_jobs_owner_and_owners_of_the_workspace_enter(
     people: dict[str, Transport],
 ) -> None:

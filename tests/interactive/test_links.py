@@ -18,7 +18,7 @@ class Clock:
 def test_a_code_is_good_once_and_for_its_service() -> None:
     clock = Clock()
     links = MemoryLinks(clock.now)
-    holder = Holder("ada", "a")
+    holder = Holder("hash-of-adas-token", "a")
     assert links.exchange(links.code(holder), "b") is None
     code = links.code(holder)
     session = links.exchange(code, "a")
@@ -30,8 +30,8 @@ def test_a_code_is_good_once_and_for_its_service() -> None:
 def test_codes_and_sessions_end() -> None:
     clock = Clock()
     links = MemoryLinks(clock.now)
-    late = links.code(Holder("ada", "a"))
-    session = links.exchange(links.code(Holder("ada", "a")), "a")
+    late = links.code(Holder("hash-of-adas-token", "a"))
+    session = links.exchange(links.code(Holder("hash-of-adas-token", "a")), "a")
     assert session
     clock.time += timedelta(seconds=61)
     assert links.exchange(late, "a") is None

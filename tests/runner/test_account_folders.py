@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from contracts.files_contract import FilesContract
 from runner.runner_site import RunnerSite, runner_site
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
-from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, Unreachable
+from torchyard.base.errors import Forbidden, InvalidInput, InvalidSpec, NotFound, Unreachable
 from torchyard.base.files import reading
 from torchyard.data import actions, datastores
 from torchyard.data.account_folders import AccountFolder
@@ -22,6 +22,9 @@ from torchyard.data.datastores import NOT_LISTED, Datastores
 from torchyard.data.fetching import Fetcher
 from torchyard.data.folders import LINK_REFUSED, FolderFiles
 from torchyard.executors.runner_client import RunnerRefused
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import people, rights
+from torchyard.workspaces.types import Role
 
 pytestmark = [
     pytest.mark.runner,
@@ -61,8 +64,22 @@ def stores(site: RunnerSite, tmp_path: Path) -> Datastores:
     return Datastores(tmp_path / "home" / "datastores", (), site.client, [tmp_path / "listed"])
 
 
+@pytest.fixture
+def db(db: Database, clock: FakeClock) -> Database:
+    """With anna, who may run jobs in every workspace, and berta, who may in this one."""
+    if not workspaces.list_all(db):
+        workspaces.create(db, clock, {"name": WORKSPACE})
+    people.create(db, clock, "anna", Role.CONTRIBUTOR, "", "owner")
+    people.create(db, clock, "berta", Role.DATA_SCIENTIST, WORKSPACE, "owner")
+    return db
+
+
+def _anybody() -> None:
+    pass
+
+
 def _files(site: RunnerSite, folder: Path, account: str = "anna") -> FolderFiles:
-    return FolderFiles(AccountFolder(site.client, "anna", site.user(account), folder))
+    return FolderFiles(AccountFolder(site.client, "anna", site.user(account), folder, _anybody))
 
 
 class TestFolderOfAnAccount(FilesContract):
@@ -112,12 +129,12 @@ def test_what_the_account_may_not_read_is_not_read(site: RunnerSite, folder: Pat
 def test_only_accounts_that_a_person_may_use(site: RunnerSite, folder: Path, account: str) -> None:
     name = "root" if account == "root" else site.user(account)
     with pytest.raises(RunnerRefused) as refused:
-        FolderFiles(AccountFolder(site.client, "anna", name, folder)).entry("a.txt")
+        FolderFiles(AccountFolder(site.client, "anna", name, folder, _anybody)).entry("a.txt")
     assert refused.value.code in ("account_not_yours", "account_refused")
     # And nobody else may use those that anna may.
     for theirs in ("anna", "reader"):
         with pytest.raises(RunnerRefused) as refused:
-            AccountFolder(site.client, "berta", site.user(theirs), folder).real()
+            AccountFolder(site.client, "berta", site.user(theirs), folder, _anybody).real()
         assert refused.value.code == "account_not_yours"
 
 
@@ -153,16 +170,16 @@ def test_a_folder_that_is_no_longer_listed_is_no_longer_read(
     (listed / "a").write_text("a")
     document = {"name": "nas", "type": "local", "path": str(listed)}
     datastore = datastores.put(db, clock, stores, WORKSPACE, document, "anna")
-    assert datastores.open_files(stores, datastore).entry("a") is not None
+    assert datastores.open_files(db, stores, datastore).entry("a") is not None
     fewer = Datastores(tmp_path / "home" / "datastores", (), site.client, [])
     with pytest.raises(InvalidInput) as caught:
-        datastores.open_files(fewer, datastore)
+        datastores.open_files(db, fewer, datastore)
     assert caught.value.code == NOT_LISTED
     # What was listed may become a link to elsewhere.
     shutil.rmtree(listed)
     listed.symlink_to("/usr")
     with pytest.raises(InvalidInput) as caught:
-        datastores.open_files(stores, datastore)
+        datastores.open_files(db, stores, datastore)
     assert caught.value.code == NOT_LISTED
 
 
@@ -207,6 +224,83 @@ def test_the_owners_jobs_use_it_in_place_and_others_get_a_copy(
         fetcher.fetch(WORKSPACE, "uri_folder", f"{uri}none", clock.now(), person="berta")
 
 
+def test_nothing_is_opened_for_who_may_run_nothing_any_more(
+    site: RunnerSite, folder: Path, stores: Datastores, db: Database, clock: FakeClock,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    document = {
+        "name": "nas", "type": "local", "path": str(folder), "account": site.user("anna"),
+    }  # fmt: skip
+    made = datastores.put(db, clock, stores, WORKSPACE, document, "anna")
+    opened = datastores.open_files(db, stores, made)
+    fetcher = Fetcher(tmp_path / "node", db, stores, is_separate=True)
+    uri = "azureml://datastores/nas/paths/a.txt"
+    copied = fetcher.fetch(WORKSPACE, "uri_file", uri, clock.now(), person="berta")
+    assert fetcher.ready(WORKSPACE, "uri_file", uri, clock.now(), "berta") is not None
+
+    def write() -> None:
+        with opened.writing("new.txt") as writing:
+            writing.write(b"x")
+
+    uses: list[Callable[[], object]] = [
+        lambda: opened.entry("a.txt"),
+        lambda: list(opened.walk("")),
+        lambda: list(opened.read("a.txt")),
+        write,
+        lambda: opened.delete("a.txt"),
+        lambda: datastores.open_files(db, stores, made),
+        lambda: actions.locate(db, stores, WORKSPACE, uri),
+        lambda: fetcher.fetch(WORKSPACE, "uri_file", uri, clock.now(), person="berta"),
+        # What was copied before is theirs no more, either.
+        lambda: fetcher.ready(WORKSPACE, "uri_file", uri, clock.now(), "berta"),
+    ]
+    losses: list[Callable[[], object]] = [
+        lambda: people.set_role(db, clock, "anna", "", Role.READER, "owner"),
+        lambda: people.remove(db, clock, "anna"),
+    ]
+    for lose in losses:
+        lose()
+        for use in uses:
+            with pytest.raises(Forbidden) as caught:
+                use()
+            assert caught.value.code == rights.CODE
+    assert {path.name for path in folder.iterdir()} == {"a.txt"}
+    assert copied.path.read_text() == "of anna\n"
+    # A contributor makes it again, with an account that they may use, or anna is back.
+    people.set_role(db, clock, "berta", WORKSPACE, Role.CONTRIBUTOR, "owner")
+    with pytest.raises(InvalidSpec) as refused:
+        datastores.put(db, clock, stores, WORKSPACE, document, "berta")
+    assert tuple(refused.value.at) == ("account",)
+    people.create(db, clock, "anna", Role.DATA_SCIENTIST, WORKSPACE, "owner")
+    assert opened.entry("a.txt") is not None
+
+
+def test_an_account_that_is_somebody_elses_now_is_not_opened(
+    site: RunnerSite, folder: Path, stores: Datastores, db: Database, clock: FakeClock
+) -> None:
+    document = {
+        "name": "nas", "type": "local", "path": str(folder), "account": site.user("anna"),
+    }  # fmt: skip
+    made = datastores.put(db, clock, stores, WORKSPACE, document, "anna")
+    opened = datastores.open_files(db, stores, made)
+    before = {"accounts": {"anna": site.user("anna")},
+              "folder_accounts": {site.user("reader"): ["anna"]}}  # fmt: skip
+    site.configure(
+        accounts={"anna": site.user("job1"), "berta": site.user("anna")}, folder_accounts={}
+    )
+    try:
+        site.stop()
+        site.start()
+        with pytest.raises(RunnerRefused) as caught:
+            opened.entry("a.txt")
+        assert caught.value.code == "account_not_yours" and "`anna`" in caught.value.hint
+    finally:
+        site.configure(**before)
+        site.stop()
+        site.start()
+    assert opened.entry("a.txt") is not None
+
+
 def test_more_names_than_one_message_holds(site: RunnerSite, folder: Path) -> None:
     for number in range(4_500):
         (folder / f"{number:05}.txt").touch()
@@ -217,7 +311,8 @@ def test_more_names_than_one_message_holds(site: RunnerSite, folder: Path) -> No
 def test_a_session_that_the_account_kills_is_an_error_and_hangs_nobody(
     site: RunnerSite, folder: Path
 ) -> None:
-    with AccountFolder(site.client, "anna", site.user("anna"), folder).opened() as opened:
+    account_folder = AccountFolder(site.client, "anna", site.user("anna"), folder, _anybody)
+    with account_folder.opened() as opened:
         assert opened.look("a.txt") is not None
         assert site.run_as("anna", ["/bin/kill", "-9", "--", "-1"]).returncode in (0, -9)
         with pytest.raises(Unreachable) as caught:

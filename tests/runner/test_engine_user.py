@@ -24,6 +24,7 @@ from torchyard.executors.ray.engine import RayEngine
 from torchyard.executors.ray.engine_programs import EnginePrograms
 from torchyard.executors.ray.programs import Running
 from torchyard.executors.runner_client import RunnerRefused
+from torchyard.runner import cgroups
 from torchyard.runner.config import Refused, read
 from torchyard.shared import processes
 from torchyard.shared import runner_messages as messages
@@ -132,16 +133,45 @@ def test_a_program_ends_with_who_asked_for_it_and_a_lasting_one_does_not(
         words = [SHELL, "-c", "trap '' TERM HUP; while true; do sleep 0.05; done"]
         running = programs.open(words, {}, log)
         lasting = programs.start_lasting("lasting", words, {}, "", log)
-    assert {running.pid, lasting.pid} <= set(site.processes_of("engine"))
-    assert running.poll() is None
-    running.kill()
-    _close(running)
+    try:
+        # Each becomes the account some time after its number was told.
+        both = {running.pid, lasting.pid}
+        eventually(lambda: both <= set(site.processes_of("engine")), "both are the engine user")
+        assert running.poll() is None
+    finally:
+        running.kill()
+        _close(running)
     eventually(lambda: not processes.start_time(running.pid), "the program has ended")
     assert lasting.poll() is None
     started = processes.start_time(lasting.pid)
     programs.signal("lasting", lasting.pid, started, signal.SIGKILL)
     eventually(lambda: lasting.poll() is not None, "the lasting one has ended")
     eventually(lambda: not site.processes_of("engine"), "nothing is left")
+
+
+def test_a_start_removes_the_groups_of_ended_programs(
+    site: RunnerSite, programs: EnginePrograms
+) -> None:
+    groups = cgroups.own()
+    if groups is None:
+        pytest.skip("cgroups can't be made here")
+    words = [SHELL, "-c", "trap '' TERM HUP; while true; do sleep 0.05; done"]
+    with open(os.devnull, "r+b") as log:
+        running = programs.start_lasting("head-runs", words, {}, "", log)
+    ended = groups / "yard-engine-head-ended-0"
+    (ended / cgroups.WORKER).mkdir(parents=True)
+    of_job = groups / "yard-of-a-job-0"
+    of_job.mkdir()
+    try:
+        site.stop()
+        site.start()
+        assert not ended.exists() and of_job.is_dir()
+        assert (groups / "yard-engine-head-runs-0" / cgroups.WORKER).is_dir()
+    finally:
+        of_job.rmdir()
+        started = processes.start_time(running.pid)
+        programs.signal("head-runs", running.pid, started, signal.SIGKILL)
+    eventually(lambda: running.poll() is not None, "it has ended")
 
 
 def _close(running: Running) -> None:

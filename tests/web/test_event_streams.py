@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from torchyard.base import long_connections
 from torchyard.web import event_hub, event_routes
 from workspaces.served import HERE, JOB, MLFLOW, Served, http_scope, served
 
@@ -290,6 +291,7 @@ def test_a_stream_ends_with_the_right_to_it(
     site: Served, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(event_routes, "_PING_EVERY_S", 0.05)
+    monkeypatch.setattr(long_connections, "CHECK_EVERY_S", 0.05)
     changes: dict[str, tuple[str, str, Any]] = {
         "role": ("PUT", f"{HERE}/people/rita", {"role": None}),
         "token": ("DELETE", "/v1/users/rita/tokens/first", None),

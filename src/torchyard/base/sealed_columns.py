@@ -15,10 +15,23 @@ import base64
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import JSON, Connection, Engine, MetaData, String, Text, cast, select, update
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    Row,
+    String,
+    Text,
+    cast,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -27,6 +40,8 @@ _WORKSPACE = " in workspace `{workspace}`"
 _TEXT_PREFIX = "sealed:"
 _NONCE_BYTES = 12
 _ATTRIBUTE = "torchyard_seal"
+# Documents have megabytes at the most, and mostly kilobytes.
+_ROWS_AT_ONCE = 100
 
 
 class Seal:
@@ -152,11 +167,26 @@ def names_of_sealed(connection: Connection, tables: MetaData) -> list[str]:
 
 
 def seal_all(connection: Connection, tables: MetaData) -> None:
-    """Write each sealed column again: values from before it was sealed are then encrypted."""
+    """Write each sealed column again: values from before it was sealed are then encrypted.
+
+    Some rows are in memory at a time, however many there are.
+    """
     for table in tables.sorted_tables:
         columns = [c for c in table.columns if isinstance(c.type, SealedJson | SealedText)]
         keys = list(table.primary_key)
-        for row in connection.execute(select(*keys, *columns)).all() if columns else []:
+        for row in _rows(connection, keys, columns) if columns else ():
             where = [key == row._mapping[key] for key in keys]
             values = {column: row._mapping[column] for column in columns}
             connection.execute(update(table).where(*where).values(values))
+
+
+def _rows(
+    connection: Connection, keys: Sequence[Column[Any]], columns: Sequence[Column[Any]]
+) -> Iterator[Row[Any]]:
+    """Every row of a table, in the order of its keys; rows may be changed in between."""
+    query = select(*keys, *columns).order_by(*keys).limit(_ROWS_AT_ONCE)
+    rows = connection.execute(query).all()
+    while rows:
+        yield from rows
+        last = tuple(rows[-1]._mapping[key] for key in keys)
+        rows = connection.execute(query.where(tuple_(*keys) > last)).all()

@@ -1,8 +1,10 @@
 """A folder that is opened as a Unix account, where jobs run as other users than the server.
 
 Owns: the folder's tasks, asked of the runner.
-Leaves: who may use which account to runner/accounts.py, what a task does to shared/beneath.py.
-Always: the server opens nothing there itself: it gets open files from a process of the account.
+Leaves: who may use which account to runner/accounts.py, who may still have it opened to its
+caller's check, what a task does to shared/beneath.py.
+Always: the server opens nothing there itself: it gets open files from a process of the account;
+each task is checked again.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ class AccountFolder:
     """
     Args:
         person: who named the account; they must be let by the runner's configuration.
+        check: raises where the person may have nothing opened any more.
         is_own: it is the account that the person's own jobs run as.
     """
 
@@ -34,6 +37,7 @@ class AccountFolder:
     person: str
     account: str
     path: Path
+    check: Callable[[], None]
     is_own: bool = False
 
     @contextmanager
@@ -43,6 +47,7 @@ class AccountFolder:
 
     @contextmanager
     def _session(self, make: bool) -> Iterator[RunnerSession]:
+        self.check()
         asked: dict[str, Any] = {
             "person": self.person,
             "account": self.account,

@@ -120,7 +120,7 @@ def locate(db: Database, stores: Datastores, workspace: str, path: str) -> DataL
     uri = uris.datastore(path, workspace)
     if uri is not None:
         datastore = datastores.get(db, stores, workspace, uri.store)
-        return _in_store(stores, datastore, uri.path, str(uri))
+        return _in_store(db, stores, datastore, uri.path, str(uri))
     protocol = uris.protocol_of(path)
     if not protocol or protocol == "azureml" or "::" in path:
         raise _unknown_form(path)
@@ -241,10 +241,12 @@ def _sha256(checksums: dict[str, tuple[str, str]], path: str, mark: str) -> str:
     return sha256 if written_as == mark else ""
 
 
-def _in_store(stores: Datastores, datastore: Datastore, path: str, uri: str) -> DataLocation:
+def _in_store(
+    db: Database, stores: Datastores, datastore: Datastore, path: str, uri: str
+) -> DataLocation:
     address = [str(datastore.options.get(key, "")) for key in _ADDRESS_KEYS]
     return DataLocation(
-        datastores.open_files(stores, datastore),
+        datastores.open_files(db, stores, datastore),
         path,
         uri,
         datastore.name,
@@ -290,7 +292,7 @@ def _of_url(
     for datastore in datastores.list_in(db, stores, workspace):
         if _covers(datastore.url, datastore.options, as_url, options):
             path = as_url[len(datastore.url) :].lstrip("/")
-            return _in_store(stores, datastore, path, url)
+            return _in_store(db, stores, datastore, path, url)
     public = _public_container(protocol, url)
     if public is not None:
         return public

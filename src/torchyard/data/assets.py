@@ -259,7 +259,7 @@ def _store_files(
     """Copy uploaded files into their datastore, unless they are there already."""
     datastore = datastores.get(db, stores, workspace, request.datastore or BLOB_STORE)
     _check_files(request, snapshot)
-    destination = datastores.open_files(stores, datastore)
+    destination = datastores.open_files(db, stores, datastore)
     folder = upload_folder(snapshot.id)
     existing = {entry.path: entry.size_bytes for entry in destination.walk(folder)}
     rows = []

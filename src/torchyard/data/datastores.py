@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from torchyard.base.db import Database
 from torchyard.base.documents import faults
 from torchyard.base.errors import (
     Conflict,
+    Forbidden,
     InvalidInput,
     InvalidSpec,
     NotFound,
@@ -34,7 +36,7 @@ from torchyard.data.folders import FolderFiles, ServerFolder
 from torchyard.data.remote import RemoteFiles
 from torchyard.data.types import Datastore, Files
 from torchyard.executors.runner_client import RunnerClient, RunnerRefused
-from torchyard.workspaces import ownership
+from torchyard.workspaces import ownership, rights
 
 ARTIFACT_STORE = "workspaceartifactstore"
 BLOB_STORE = "workspaceblobstore"
@@ -229,11 +231,11 @@ def put(
     with db.read() as connection:
         _owner_after(connection, datastore, user)
     if datastore.kind == "local":
-        datastore = _with_account(stores, datastore, user)
+        datastore = _with_account(db, stores, datastore, user)
     elif document.get("private_key_file"):
         _refuse_unlisted(stores, Path(str(document["private_key_file"])), "private_key_file")
     if not kinds.is_kept_only(datastore):
-        open_files(stores, datastore)
+        open_files(db, stores, datastore)
     with db.write() as connection:
         datastore = replace(datastore, owner=_owner_after(connection, datastore, user))
         store.put_datastore(connection, datastore)
@@ -275,7 +277,7 @@ def _refuse_private(stores: Datastores, key: str, path: str) -> None:
         )
 
 
-def _with_account(stores: Datastores, datastore: Datastore, person: str) -> Datastore:
+def _with_account(db: Database, stores: Datastores, datastore: Datastore, person: str) -> Datastore:
     """A datastore of `type: local`, with what says as whom its folder is opened.
 
     Raises:
@@ -295,15 +297,16 @@ def _with_account(stores: Datastores, datastore: Datastore, person: str) -> Data
         )
     is_own = stores.runner.call("account", person=person)["account"] == account
     options = {"person": person, "account": str(account), "is_own": is_own}
+    datastore = replace(datastore, options=options)
     try:
-        real = AccountFolder(stores.runner, person, str(account), path).real()
+        real = _account_folder(db, stores, datastore, path).real()
     except FileNotFoundError as error:
         raise _no_folder(path) from error
     except RunnerRefused as error:
         key = "path" if error.code == _CLOSED else "account"
         raise InvalidSpec(error.message, error.hint, at=[key], code=error.code) from error
     _refuse_private(stores, "path", str(real))
-    return replace(datastore, options=options)
+    return datastore
 
 
 def _refuse_unlisted(stores: Datastores, path: Path, key: str) -> None:
@@ -397,10 +400,11 @@ def get(db: Database, stores: Datastores, workspace: str, name: str) -> Datastor
     raise NotFound(f"datastore `{name}` does not exist in workspace `{workspace}`", hint)
 
 
-def open_files(stores: Datastores, datastore: Datastore) -> Files:
+def open_files(db: Database, stores: Datastores, datastore: Datastore) -> Files:
     """The files of a datastore.
 
     Raises:
+        Forbidden: who named the account that its folder is opened as may run nothing any more.
         InvalidInput: the server lacks the package that it needs, its folder has become one
             with the server's own files since it was named, or it can't be reached with its
             credentials.
@@ -410,7 +414,7 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
         if datastore.name in BUILT_IN:
             return FolderFiles(Path(root))
         if datastore.options.get("account"):
-            return FolderFiles(_account_folder(stores, datastore, Path(root)))
+            return FolderFiles(_account_folder(db, stores, datastore, Path(root)))
         folder = ServerFolder(Path(root))
         if not stores.is_listed(folder.real):
             raise _not_listed(datastore, f"its folder `{root}`")
@@ -446,7 +450,9 @@ def open_files(stores: Datastores, datastore: Datastore) -> Files:
     return remote
 
 
-def _account_folder(stores: Datastores, datastore: Datastore, path: Path) -> AccountFolder:
+def _account_folder(
+    db: Database, stores: Datastores, datastore: Datastore, path: Path
+) -> AccountFolder:
     options = datastore.options
     if stores.runner is None:
         raise InvalidInput(
@@ -456,7 +462,29 @@ def _account_folder(stores: Datastores, datastore: Datastore, path: Path) -> Acc
             code="no_runner",
         )
     person, account = str(options["person"]), str(options["account"])
-    return AccountFolder(stores.runner, person, account, path, options.get("is_own") is True)
+    check = partial(_refuse_unable, db, datastore)
+    check()
+    is_own = options.get("is_own") is True
+    return AccountFolder(stores.runner, person, account, path, check, is_own)
+
+
+def _refuse_unable(db: Database, datastore: Datastore) -> None:
+    """
+    Raises:
+        Forbidden: who named the datastore's Unix account was removed, or lost the role.
+    """
+    person, account = (str(datastore.options[key]) for key in ("person", "account"))
+    with db.read() as connection:
+        is_able = rights.may_run(connection, person, datastore.workspace)
+    if not is_able:
+        raise Forbidden(
+            f"datastore `{datastore.name}` can't be used: `{person}` named the Unix account "
+            f"`{account}` in it, and may no longer run anything in workspace "
+            f"`{datastore.workspace}`",
+            f"a contributor can make it again with an account that they may use: `yard datastore "
+            f"create`; or an owner grants `{person}` the role again",
+            code=rights.CODE,
+        )
 
 
 def _not_listed(datastore: Datastore, part: str) -> InvalidInput:

@@ -34,7 +34,6 @@ from torchyard.instances.types import (
     Instance,
     InstanceSpec,
 )
-from torchyard.interactive import services as job_services
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
@@ -229,10 +228,6 @@ def state_of(db: Database, instance: Instance) -> tuple[str, str]:
     if job.status.ended:
         return STOPPED, "its job ended"
     return (RUNNING if job.status is Status.RUNNING else STARTING), job.status.value
-
-
-def may_enter(db: Database, instance: Instance, user: str) -> bool:
-    return job_services.may_enter(db, instance.workspace, instance.owner, user)
 
 
 def refuse_foreign(db: Database, instance: Instance, user: str) -> None:

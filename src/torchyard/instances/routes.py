@@ -96,4 +96,4 @@ async def link(
     await run_in_threadpool(actions.refuse_foreign, services.db, known_instance, identity.user)
     audit.note_about(request.scope, compute=instance)
     job = await run_in_threadpool(jobs.get, services, workspace, known_instance.job)
-    return {"url": await running.link(job, SERVICE, None, identity.user)}
+    return {"url": await running.link(job, SERVICE, None, identity)}

@@ -64,7 +64,7 @@ async def open_shell(
     }
     channel = await running_nodes.open_channel(services, running_node, shell_request)
     return {
-        "id": shells.add(identity.user, job.workspace, channel),
+        "id": shells.add(identity.user, job.workspace, job.owner, channel),
         "rank": running_node.rank,
         "node": running_node.node,
     }
@@ -91,7 +91,7 @@ async def link_service(
 ) -> dict[str, Any]:
     """A link that lets this person in, once, within a minute."""
     audit.note_about(request.scope, job=job.name, service=service)
-    return {"url": await running.link(job, service, node, identity.user)}
+    return {"url": await running.link(job, service, node, identity)}
 
 
 @router.post("/{name}/release")

@@ -3,7 +3,7 @@
 Owns: codes and sessions: who has them, for which service, until when.
 Leaves: checking who may have one to services.py, HTTP to proxy.py.
 Always: only hashes are kept; a code is good once and for a minute; a session is good for one
-service.
+service, and no longer than the token that its link was asked for with.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Holder:
-    """Whom a code or session is for, and which service, by its label."""
+    """Which token's holder a code or session is for, and which service, by its label."""
 
-    user: str
+    token_hash: str
     label: str
 
 

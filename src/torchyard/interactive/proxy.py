@@ -2,8 +2,9 @@
 
 Owns: the listener, one connection from its first byte to its last, the pages that it answers with.
 Leaves: heads to heads.py, codes and sessions to links.py, which service a host is to services.py.
-Always: nothing reaches a service before its session is checked; bytes are passed on as they are
-taken, never gathered; each connection carries one request.
+Always: nothing reaches a service before its session is checked, and a connection ends when its
+person may no longer enter; bytes are passed on as they are taken, never gathered; each connection
+carries one request.
 
 Host names tell the services apart because a browser sends the cookies of a host to all of its
 ports, and lets the pages at one port set them for the others.
@@ -21,6 +22,7 @@ from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from torchyard.base.errors import TorchyardError
+from torchyard.base.long_connections import serve_while
 from torchyard.interactive import heads
 from torchyard.interactive.heads import BadHead, Head, RequestLine
 from torchyard.interactive.links import Links
@@ -49,7 +51,7 @@ class Target(Protocol):
     name: str
     first_path: str
 
-    async def may_enter(self, user: str) -> bool: ...
+    async def may_enter(self, token_hash: str) -> bool: ...
     async def connect(self) -> Channel: ...
     async def trouble(self) -> str: ...
 
@@ -143,7 +145,8 @@ class Proxy:
         try:
             request = await _read_head(reader)
             target, label = self._target(request)
-            channel = await self._let_in(request, target, label)
+            token_hash = await self._let_in(request, target, label)
+            channel = await _connect(target)
         except _Answered as answer:
             await _write_page(writer, answer)
             return
@@ -152,7 +155,9 @@ class Proxy:
             await _write_page(writer, _Answered(400, "Bad request", text))
             return
         try:
-            await self._pass(request, reader, writer, target, channel)
+            passing = self._pass(request, reader, writer, target, channel)
+            if not await serve_while(lambda: target.may_enter(token_hash), passing):
+                writer.transport.abort()  # so that what is cut off does not look whole
         finally:
             channel.close()
 
@@ -169,7 +174,8 @@ class Proxy:
             )
         return target, label
 
-    async def _let_in(self, request: Head, target: Target, label: str) -> Channel:
+    async def _let_in(self, request: Head, target: Target, label: str) -> str:
+        """The hash of the token that the request's session is of."""
         line = RequestLine.of(request)
         heads.body_bytes(request)
         secure = self._address.scheme == "https"
@@ -189,14 +195,14 @@ class Proxy:
         why = heads.refusal(request, self._address.origin(label))
         if why:
             raise _Answered(403, "Refused", f"The request was refused: {why}.")
-        if not await target.may_enter(holder.user):
-            raise _Answered(403, "Refused", "Only the job's owner and owners of the workspace may.")
-        try:
-            return await target.connect()
-        except TorchyardError as error:
+        if not await target.may_enter(holder.token_hash):
             raise _Answered(
-                502, f"`{target.name}` can't be reached", f"{error.message}. {error.hint}"
-            ) from error
+                403,
+                "Refused",
+                "Only the job's owner and owners of the workspace may, as long as the token is "
+                "good that the link was asked for with.",
+            )
+        return holder.token_hash
 
     def _sign_in(self, query: str, target: Target, label: str, cookie: str, secure: bool) -> None:
         codes = parse_qs(query).get("code", [])
@@ -283,6 +289,15 @@ class Proxy:
                 await writer.drain()
         except ChannelClosed:
             writer.transport.abort()  # so that what is cut off does not look whole
+
+
+async def _connect(target: Target) -> Channel:
+    try:
+        return await target.connect()
+    except TorchyardError as error:
+        raise _Answered(
+            502, f"`{target.name}` can't be reached", f"{error.message}. {error.hint}"
+        ) from error
 
 
 async def _read_head(reader: asyncio.StreamReader) -> Head:

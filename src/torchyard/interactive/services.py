@@ -19,8 +19,10 @@ from urllib.parse import urlsplit
 
 from fastapi.concurrency import run_in_threadpool
 
+from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound
+from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotAuthenticated, NotFound
+from torchyard.base.long_connections import CHECK_EVERY_S
 from torchyard.interactive import running_nodes
 from torchyard.interactive.links import Holder, Links, MemoryLinks
 from torchyard.interactive.proxy import SIGN_IN, Proxy, ProxyAddress
@@ -31,12 +33,12 @@ from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec.services import Service
 from torchyard.tunnels.tunnel import Channel
-from torchyard.workspaces import people
-from torchyard.workspaces.types import Role
+from torchyard.workspaces import actions as workspaces
+from torchyard.workspaces import rights
+from torchyard.workspaces.types import Identity, Role
 
 _LOCAL = "localhost"
 _LABEL_LETTERS = 24
-_CHECKED_S = 10.0
 _MOST = 10_000
 _FIRST_PATHS = {"jupyter_lab": "/lab"}
 
@@ -121,10 +123,11 @@ class JobServices:
                 states.append(self._state(job, attempt, node, name, values))
         return sorted(states, key=lambda state: (state.name, state.node))
 
-    def may_enter(self, job: Job, user: str) -> bool:
-        return may_enter(self._services.db, job.workspace, job.owner, user)
+    def may_enter(self, job: Job, token_hash: str) -> bool:
+        services = self._services
+        return may_enter(services.db, services.clock, job.workspace, job.owner, token_hash)
 
-    async def link(self, job: Job, name: str, node: int | None, user: str) -> str:
+    async def link(self, job: Job, name: str, node: int | None, identity: Identity) -> str:
         """A link that opens a service in this person's browser, once.
 
         Raises:
@@ -132,8 +135,8 @@ class JobServices:
             Conflict: it does not run.
             Forbidden: it is somebody else's.
         """
-        if not await run_in_threadpool(self.may_enter, job, user):
-            raise refused(job, user)
+        if not await run_in_threadpool(self.may_enter, job, identity.token_hash):
+            raise refused(job, identity.user)
         states = await run_in_threadpool(self.states, job)
         by_name = [state for state in states if state.name == name]
         matching = [state for state in by_name if node is None or state.node == node]
@@ -147,7 +150,7 @@ class JobServices:
                 code="service_not_running",
             )
         await self.listen()
-        code = self._links.code(Holder(user, state.label))
+        code = self._links.code(Holder(identity.token_hash, state.label))
         return f"{self._proxy.base_address.origin(state.label)}{SIGN_IN}?code={code}"
 
     def _state(
@@ -204,13 +207,14 @@ class _Entry:
         self.name = name
         self.first_path = _FIRST_PATHS.get(kind, "/")
 
-    async def may_enter(self, user: str) -> bool:
-        at, allowed = self._checked.get(user, (-_CHECKED_S, False))
-        if time.monotonic() - at >= _CHECKED_S:
+    async def may_enter(self, token_hash: str) -> bool:
+        at, allowed = self._checked.get(token_hash, (-CHECK_EVERY_S, False))
+        if time.monotonic() - at >= CHECK_EVERY_S:
+            services, job = self._services, self._job
             allowed = await run_in_threadpool(
-                may_enter, self._services.db, self._job.workspace, self._job.owner, user
+                may_enter, services.db, services.clock, job.workspace, job.owner, token_hash
             )
-            self._checked[user] = time.monotonic(), allowed
+            self._checked[token_hash] = time.monotonic(), allowed
         return allowed
 
     async def connect(self) -> Channel:
@@ -235,13 +239,14 @@ class _Entry:
         return f"It is {values.get('state', 'gone')}. {values.get('message', '')}"
 
 
-def may_enter(db: Database, workspace: str, owner: str, user: str) -> bool:
-    """Whether a person may enter somebody's job: their own with a role, or as an owner."""
-    roles = people.roles_of(db, user)
-    granted = [roles[scope] for scope in ("", workspace) if scope in roles]
-    if Role.OWNER in granted:
-        return True
-    return user == owner and any(role.rank >= Role.DATA_SCIENTIST.rank for role in granted)
+def may_enter(db: Database, clock: Clock, workspace: str, owner: str, token_hash: str) -> bool:
+    """Whether a token's holder may enter somebody's job: their own with a role, or as an owner."""
+    try:
+        identity = workspaces.holder(db, clock, token_hash, workspace)
+    except (NotAuthenticated, Forbidden):
+        return False
+    is_own = identity.user == owner and rights.suffices(identity.role)
+    return is_own or identity.role is Role.OWNER
 
 
 def _requested(job: Job) -> Mapping[str, Service]:

@@ -25,10 +25,11 @@ _BEATS = 10
 
 @dataclass
 class Shell:
-    """`is_read` once its output was asked for."""
+    """`owner` is the job's; `is_read` once its output was asked for."""
 
     user: str
     workspace: str
+    owner: str
     channel: Channel
     is_read: bool = False
 
@@ -39,10 +40,10 @@ class Shells:
     def __init__(self) -> None:
         self._open: dict[str, Shell] = {}
 
-    def add(self, user: str, workspace: str, channel: Channel) -> str:
+    def add(self, user: str, workspace: str, owner: str, channel: Channel) -> str:
         """Returns its id; it is closed unless somebody reads it soon."""
         id = secrets.token_hex(16)
-        self._open[id] = Shell(user, workspace, channel)
+        self._open[id] = Shell(user, workspace, owner, channel)
         asyncio.get_running_loop().call_later(_CLAIM_LIMIT_S, self._drop_unread, id)
         return id
 
@@ -70,7 +71,7 @@ class Shells:
                         yield Frame(0, channels.BEAT).to_bytes()
                     continue
                 except ChannelClosed as error:
-                    yield _refusal(str(error) or "the job has ended, or its node was lost")
+                    yield refusal(str(error) or "the job has ended, or its node was lost")
                     return
                 if not data:
                     return
@@ -86,6 +87,7 @@ class Shells:
             del self._open[id]
 
 
-def _refusal(message: str) -> bytes:
+def refusal(message: str) -> bytes:
+    """The last frame of a shell that has ended, and why."""
     body = json.dumps({"message": message}).encode()
     return Frame(0, channels.REFUSED, body).to_bytes()

@@ -78,7 +78,7 @@ def for_folders(config: Config, person: str, name: str) -> Account:
         raise Refused(
             "account_not_yours",
             f"`{person}` may not use the Unix account `{name}`",
-            "name your own account, or ask the machine's administrator to list you under "
+            f"name your own account, or ask the machine's administrator to list `{person}` under "
             "`folder_accounts` in /etc/torchyard/runner.json",
         )
     if name in config.build_users:

@@ -147,14 +147,25 @@ def remove(attempt: str, node: int) -> bool:
     write(folder / "cgroup.kill", "1")
     deadline = time.monotonic() + _END_LIMIT_S
     while True:
-        for path, _, _ in os.walk(folder, topdown=False):
-            try:
-                os.rmdir(path)
-            except OSError:
-                pass  # a process in it has not ended yet
+        _remove_folders(folder)
         if not folder.exists() or time.monotonic() > deadline:
             return not folder.exists()
         time.sleep(0.02)
+
+
+def remove_empty(kind: str) -> None:
+    """Remove the groups of one kind in which nothing runs; the kernel keeps the others."""
+    parent = own()
+    for folder in parent.glob(f"yard-{kind}-*") if parent is not None else ():
+        _remove_folders(folder)
+
+
+def _remove_folders(folder: Path) -> None:
+    for path, _, _ in os.walk(folder, topdown=False):
+        try:
+            os.rmdir(path)
+        except OSError:
+            pass  # a process in it has not ended yet
 
 
 def _limit(folder: Path, limits: Mapping[str, int]) -> None:

@@ -31,6 +31,8 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 _EXEC_FAILED = 127
 # A bridge leaves its cluster when its standard input ends, as it does with the server.
 _GRACE_S = 10.0
+KIND = "engine"
+"""What the names of their cgroups begin with."""
 _SIGNALS = (signal.SIGTERM, signal.SIGKILL)
 
 
@@ -112,7 +114,7 @@ def signal_lasting(config: Config, body: dict[str, Any]) -> dict[str, Any]:
 def _group(name: Any) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise Refused("bad_request", "the program has no valid name")
-    return f"engine-{name}"
+    return f"{KIND}-{name}"
 
 
 def _words(value: Any) -> list[str]:

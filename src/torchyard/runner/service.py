@@ -307,6 +307,7 @@ def serve(config: Config, listener: socket.socket) -> NoReturn:
     """Answer until SIGTERM."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     was_moved = cgroups.settle()
+    cgroups.remove_empty(engines.KIND)
 
     def end(*_: object) -> NoReturn:
         if was_moved:

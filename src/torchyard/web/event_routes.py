@@ -1,9 +1,9 @@
 """HTTP: the one stream of events that an open page follows.
 
-Owns: a stream's frames, how many streams a person may have, ending those that may not go on.
-Leaves: what the events are to event_hub.py, data to the native API.
-Always: a stream's person is checked again with every ping, so one whose session has ended, or who
-has lost the role, hears no more; a slow reader holds no more than its place in the feed.
+Owns: a stream's frames, how many streams a person may have.
+Leaves: what the events are to event_hub.py, data to the native API; ending the stream of one whose
+session has ended, or who has lost the role, to workspaces/guarded_routes.py.
+Always: a slow reader holds no more than its place in the feed.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -23,12 +23,11 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from torchyard.base.bodies.live_streams import LiveStream
-from torchyard.base.errors import InvalidInput, TooManyRequests, TorchyardError
+from torchyard.base.errors import InvalidInput, TooManyRequests
 from torchyard.compute import actions as computes
 from torchyard.jobs.requests import news
 from torchyard.jobs.services import RecordServices, Services, ServicesOf
 from torchyard.web.event_hub import Event, Feed, Hub
-from torchyard.workspaces.access import Access
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -80,7 +79,7 @@ class _Stream(LiveStream):
     """Gives its place back, also when it ends before the first frame."""
 
     def __init__(self, frames: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
-        super().__init__(frames, _TYPE)
+        super().__init__(frames, _TYPE, _LAST_WORDS)
         self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,7 +139,7 @@ async def follow(
     )
     last_id = request.headers.get("last-event-id", "") or last
     streams.enter(identity.user)
-    frames = _frames(request, streams.hub, workspace, selection, last_id)
+    frames = _frames(streams.hub, workspace, selection, last_id)
     return _Stream(frames, partial(streams.leave, identity.user))
 
 
@@ -169,7 +168,7 @@ def _check_selection(
 
 
 async def _frames(
-    request: Request, hub: Hub, workspace: str, selection: _Subscription, last_id: str
+    hub: Hub, workspace: str, selection: _Subscription, last_id: str
 ) -> AsyncIterator[bytes]:
     feed = hub.enter(workspace)
     jobs, names = sorted(selection.jobs), sorted(selection.computes)
@@ -186,9 +185,6 @@ async def _frames(
             if text:
                 yield text
             if time.monotonic() - pinged_at >= _PING_EVERY_S:
-                if not await run_in_threadpool(_may_go_on, request, workspace):
-                    yield _frame("end", {"reason": "your session has ended, or your role changed"})
-                    return
                 yield _frame("ping", {})
                 pinged_at = time.monotonic()
             await hub.wait(feed, number, _PING_EVERY_S)
@@ -204,15 +200,9 @@ def _since(feed: Feed, number: int, selection: _Subscription) -> tuple[bytes, in
     return b"".join(event.text for event in events if selection.includes(event)), feed.last
 
 
-def _may_go_on(request: Request, workspace: str) -> bool:
-    access: Access = request.app.state.access
-    try:
-        access.granted(request, Permission.READ, workspace)
-    except TorchyardError:
-        return False
-    return True
-
-
 def _frame(kind: str, body: dict[str, Any], event_id: str = "") -> bytes:
     head = f"id: {event_id}\n" if event_id else ""
     return f"{head}event: {kind}\ndata: {json.dumps(body)}\n\n".encode()
+
+
+_LAST_WORDS = _frame("end", {"reason": "your session has ended, or your role changed"})

@@ -1,7 +1,7 @@
 """Access control: from an HTTP request to an identity that has the permission.
 
 Owns: reading the Authorization header, the kinds of token each route accepts, refusing anyone who
-lacks the permission, and the message they get.
+lacks the permission, and the message they get; whether what was let in would be now.
 Leaves: the web page's cookie to session_cookies.py, roles to people.py, which route needs what to
 guarded_routes.py, the audit log to audit.py.
 Always: without a valid token only routes that declare `OPEN` answer; a refusal says which role is
@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import Request
@@ -21,7 +21,12 @@ from fastapi import Request
 from torchyard.base import heads
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.errors import Forbidden, NotAuthenticated, TooManyRequests
+from torchyard.base.errors import (
+    Forbidden,
+    NotAuthenticated,
+    TooManyRequests,
+    TorchyardError,
+)
 from torchyard.base.home import hold
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.workspaces import actions, audit, ownership, people, permissions, session_cookies
@@ -34,6 +39,17 @@ from torchyard.workspaces.types import Identity, Role, TokenKind
 _NAMED_OWNERS = 3
 # What a token alone does not answer.
 _LOOKED_UP = frozenset({Permission.WORKER, Permission.SERVER})
+_GRANT = "torchyard.grant"
+"""Where a request's scope says what it was let in by."""
+
+
+@dataclass(frozen=True)
+class _Grant:
+    """`role_scope` is where the holder's role counts; empty for the server as a whole."""
+
+    token_hash: str
+    permission: Permission
+    role_scope: str
 
 
 class Access:
@@ -66,6 +82,7 @@ class Access:
         """
         if permission is Permission.WORKER:
             identity = self._attempt_identity(request)
+            request.scope[_GRANT] = _Grant(identity.token_hash, permission, "")
         else:
             path_workspace = request.path_params.get("workspace", "")
             if permission is Permission.SERVER:
@@ -141,7 +158,28 @@ class Access:
             )
         if path_workspace:
             actions.get(self._db, path_workspace)
-        return self._with_role(identity, permission, role_scope)
+        identity = self._with_role(identity, permission, role_scope)
+        request.scope[_GRANT] = _Grant(identity.token_hash, permission, role_scope)
+        return identity
+
+    def refusal_now(self, request: Request) -> TorchyardError | None:
+        """Why a request that was let in, and is still worked on, would be refused by now.
+
+        None also while that can't be looked up.
+        """
+        grant: _Grant | None = request.scope.get(_GRANT)
+        if grant is None:
+            return None  # it needed no permission
+        try:
+            identity = actions.holder(
+                self._db, self._clock, grant.token_hash, grant.role_scope, self._lookups
+            )
+            self._with_role(identity, grant.permission, grant.role_scope)
+        except (NotAuthenticated, Forbidden) as error:
+            return error
+        except TorchyardError:
+            pass  # the database does not answer
+        return None
 
     def _attempt_identity(self, request: Request) -> Identity:
         identity = self._identity(request, "")

@@ -6,23 +6,33 @@
     @needs(Permission.JOB)
     def cancel(services: ServicesOf, workspace: str, name: str, identity: Person) -> ...
 
-Owns: the declaration; the order permission, body, endpoint.
-Leaves: authentication and authorization to access.py, the permissions to permissions.py.
-Always: a route whose endpoint declares nothing can't be made.
+Owns: the declaration; the order permission, body, endpoint; ending a request that takes long once
+it would be refused.
+Leaves: authentication and authorization to access.py, the permissions to permissions.py, how often
+a long request is checked to base/long_connections.py.
+Always: a route whose endpoint declares nothing can't be made; a body that is streamed, in either
+direction, ends with the right to it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
+from torchyard.base import long_connections
 from torchyard.base.bodies import request_bodies
+from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.bodies.request_bodies import UNLIMITED as UNLIMITED
+from torchyard.base.errors import TorchyardError
 from torchyard.workspaces import audit
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity
@@ -31,6 +41,7 @@ Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _DECLARED = "torchyard_needs"
+_LAST_WORDS_LIMIT_S = 5.0
 _LIMITS = {
     Permission.OPEN: request_bodies.STRANGERS_LIMIT_BYTES,
     Permission.WORKER: request_bodies.WORKERS_LIMIT_BYTES,
@@ -45,6 +56,8 @@ class Enforcer(Protocol):
     def enforce(self, request: Request, permission: Permission) -> Identity: ...
 
     def known(self, request: Request, permission: Permission) -> Identity | None: ...
+
+    def refusal_now(self, request: Request) -> TorchyardError | None: ...
 
 
 @dataclass(frozen=True)
@@ -118,6 +131,14 @@ class GuardedRoute(APIRoute):
         is_enforced = permission is not Permission.OPEN and not declaration.signed
 
         async def guarded(request: Request) -> Response:
+            response = await answered(request)
+            if permission is Permission.OPEN or not isinstance(
+                response, (StreamingResponse, FileResponse)
+            ):
+                return response
+            return _LongResponse(response, request)
+
+        async def answered(request: Request) -> Response:
             audit.note_permission(request.scope, permission)
             if is_enforced:
                 access: Enforcer = request.app.state.access
@@ -127,6 +148,8 @@ class GuardedRoute(APIRoute):
                 request.scope[IDENTITY] = identity
             # Only the endpoint knows whether a signature is right: it reads a body itself.
             is_open_read = permission is Permission.OPEN and request.method in ("GET", "HEAD")
+            if limit_bytes == UNLIMITED and permission is not Permission.OPEN:
+                request = Request(request.scope, _receiving_while_allowed(request))
             if declaration.signed or is_open_read:
                 return await handle(request)
             if not request_bodies.has_body(request, limit_bytes):
@@ -135,6 +158,56 @@ class GuardedRoute(APIRoute):
                 return await handle(guarded_request)
 
         return guarded
+
+
+class _LongResponse(Response):
+    """Another response, sent as long as its request would be let in.
+
+    Who sees where a live stream ends need not be told by a broken connection; others do.
+    """
+
+    def __init__(self, response: StreamingResponse | FileResponse, request: Request) -> None:
+        self._response = response
+        self._request = request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = self._response(scope, receive, send)
+        if await long_connections.serve_while(self._is_allowed, sending):
+            return
+        if isinstance(self._response, LiveStream):
+            body = self._response.last_words
+            end = {"type": "http.response.body", "body": body, "more_body": False}
+            with suppress(asyncio.TimeoutError):  # of one who reads nothing
+                await asyncio.wait_for(send(end), _LAST_WORDS_LIMIT_S)
+
+    async def _is_allowed(self) -> bool:
+        return await run_in_threadpool(self._may_go_on)
+
+    def _may_go_on(self) -> bool:
+        if isinstance(self._response, LiveStream) and not self._response.may_go_on():
+            return False
+        access: Enforcer = self._request.app.state.access
+        return access.refusal_now(self._request) is None
+
+
+def _receiving_while_allowed(request: Request) -> Receive:
+    """What a request sends; raises what it is refused with once it would no longer be let in."""
+    loop = asyncio.get_running_loop()
+    asked_at_s = loop.time()
+
+    async def receive() -> Message:
+        nonlocal asked_at_s
+        message = await request.receive()
+        is_due = loop.time() - asked_at_s >= long_connections.CHECK_EVERY_S
+        if message["type"] == "http.request" and is_due:
+            asked_at_s = loop.time()
+            access: Enforcer = request.app.state.access
+            refusal = await run_in_threadpool(access.refusal_now, request)
+            if refusal is not None:
+                raise refusal
+        return message
+
+    return receive
 
 
 def permission_of(request: Request) -> Permission:

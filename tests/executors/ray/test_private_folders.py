@@ -133,6 +133,27 @@ def test_a_bridge_has_a_closed_folder_and_removes_those_of_killed_ones(
     assert first.exists()  # its process lives
 
 
+def test_a_folder_that_another_bridge_took_for_a_stale_one_is_not_used(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+
+    def mkdtemp(prefix: str, dir: str) -> str:
+        folder = Path(dir, f"{prefix}{len(made)}")
+        folder.mkdir(0o700)
+        made.append(folder)
+        if len(made) == 1:
+            bridge_program._remove_if_free(str(folder))  # another bridge, in this very moment
+            assert not folder.exists()
+        return str(folder)
+
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(temporary))
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    monkeypatch.setattr(os, "environ", {})
+    assert bridge_program.make_private("the-token") == str(made[1])
+    assert (made[1] / "token").read_text() == "the-token"
+
+
 def test_a_machines_sessions_are_below_a_closed_folder(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

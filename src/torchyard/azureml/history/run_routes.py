@@ -93,7 +93,7 @@ async def service_instances(
             if call.identity.kind is not TokenKind.PERSON:
                 continue  # a script gets no link to what its owner opens
             with suppress(Forbidden, Conflict):
-                link = await running.link(job, state.name, node, call.identity.user)
+                link = await running.link(job, state.name, node, call.identity)
             instances[state.name] = runs.service_instance(state, link)
     return JSONResponse({"instances": instances})
 

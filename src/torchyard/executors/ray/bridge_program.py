@@ -939,9 +939,8 @@ def make_private(token: str) -> str:
     for stale in glob.glob(os.path.join(shared, f"{_FOLDER}*")):
         with contextlib.suppress(OSError):
             _remove_if_free(stale)
-    folder = tempfile.mkdtemp(prefix=_FOLDER, dir=shared)
-    # Kept until this process has ended: whoever can take it removes the folder.
-    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    while not _hold(folder := tempfile.mkdtemp(prefix=_FOLDER, dir=shared)):
+        pass  # another bridge took it for one of a killed bridge
     os.environ |= {"TMPDIR": folder, "RAY_TMPDIR": folder}
     if token:
         file = os.path.join(folder, "token")
@@ -949,6 +948,15 @@ def make_private(token: str) -> str:
             opened.write(token)
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": file}
     return folder
+
+
+def _hold(folder: str) -> bool:
+    """Take the folder until this process has ended: whoever can take it removes it."""
+    try:
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return os.path.exists(folder)
 
 
 def _remove_if_free(folder: str) -> None:

@@ -83,7 +83,8 @@ def check(services: FileServices, workspace: str, name: str, output: Output) -> 
     """
     target = destination_of(workspace, "job", name, output)
     stores = services.datastores
-    datastores.open_files(stores, datastores.get(services.db, stores, workspace, target.store))
+    datastore = datastores.get(services.db, stores, workspace, target.store)
+    datastores.open_files(services.db, stores, datastore)
 
 
 def destinations(job: Job) -> dict[str, OutputPlace]:

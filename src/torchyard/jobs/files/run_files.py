@@ -33,7 +33,7 @@ def opened(services: FileServices, datastore: Datastore) -> Files:
     """The files of a datastore, as Azure ML shows them."""
     if datastore.name == ARTIFACT_STORE:
         return RunFiles(services, datastore.workspace)
-    return datastores.open_files(services.datastores, datastore)
+    return datastores.open_files(services.db, services.datastores, datastore)
 
 
 class RunFiles:
