@@ -35,7 +35,7 @@ from torchyard.app.wrong_tokens import WrongTokens
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import machine as machines
-from torchyard.base.blob_store import BlobStore
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.files import write_atomically
@@ -128,7 +128,6 @@ def build(
     clock, node = clock or SystemClock(), _prepared(home, node or NodeFolder(home))
     db, signals, wakeup = _open_database(home, database, shared), Signals(), threading.Event()
     sharing = _share(db, home, node, url, wakeup, signals, shared)
-    blobs = _divided_blobs(home, db)
     computes.ensure_local(db, clock, workspaces.ensure_default(db, clock).name)
     devices, for_nodes = Machine(environ), ServerForNodes(_id_of(home), node_addresses or _at(url))
     executor = executor or _executor(home, node, environ, shared, devices, runner)
@@ -137,7 +136,7 @@ def build(
         node=node,
         db=db,
         clock=clock,
-        blobs=blobs,
+        blobs=_divided_blobs(home, db),
         datastores=_datastores(home, node, private, runner, datastore_folders),
         environments=_environments(
             home, db, clock, environ, shared or for_others, node, runner, wheel_folder
@@ -173,8 +172,8 @@ def _prepared(home: Path, node: NodeFolder) -> NodeFolder:
     return node
 
 
-def _divided_blobs(home: Path, db: Database) -> BlobStore:
-    blobs = BlobStore(home / "blobs")
+def _divided_blobs(home: Path, db: Database) -> BlobFolders:
+    blobs = BlobFolders(home / "blobs")
 
     def named() -> list[tuple[str, str]]:
         with db.read() as connection:

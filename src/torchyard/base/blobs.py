@@ -1,7 +1,7 @@
 """Files by their content: sha256 is the name.
 
 Owns: one folder of blobs, snapshots (manifests of files, themselves blobs).
-Leaves: whose folder it is to blob_store.py, permissions to the packages that keep blobs.
+Leaves: whose folder it is to blob_folders.py, permissions to the packages that keep blobs.
 Always: a blob's bytes have its name as their sha256, or it is not there; a snapshot is accepted
 only when all its blobs are; every use of a blob or a snapshot renews it, and only old ones are
 removed.

@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from torchyard.base.blob_store import BlobStore
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database, Instant, metadata
@@ -101,7 +101,7 @@ class Places:
     db: Database
     clock: Clock
     datastores: Datastores
-    blobs: BlobStore
+    blobs: BlobFolders
 
 
 def register(

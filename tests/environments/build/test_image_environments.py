@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from environments.conftest import Machine, MakeEnvironments
-from torchyard.base.blob_store import BlobStore
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound
 from torchyard.environments import to_json
 from torchyard.environments.images import containers, image_folder, interpreter
@@ -102,7 +102,7 @@ def resolve(environments: Environments, document: Any) -> EnvironmentSpec:
 
 def put_context(machine: Machine, **files: str) -> dict[str, Any]:
     """The document of an environment that is built from these files."""
-    blobs = BlobStore(machine.home / "blobs").of(WORKSPACE)
+    blobs = BlobFolders(machine.home / "blobs").of(WORKSPACE)
     entries = [
         {"path": name.replace("__", "/"), "sha256": blobs.put_bytes(text.encode()),
          "size": len(text)}

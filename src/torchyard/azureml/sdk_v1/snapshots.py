@@ -29,7 +29,7 @@ from torchyard.azureml.common.calls import AzureCall, object_at, objects_at
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import files
-from torchyard.base.blob_store import BlobStore
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores
@@ -49,7 +49,7 @@ _CHUNK = 1 << 20
 class Snapshots:
     """Snapshots by the ids that clients chose, stored in the default datastore."""
 
-    blobs: BlobStore
+    blobs: BlobFolders
     datastores: Datastores
 
     def find(self, workspace: str, snapshot_id: str) -> Snapshot:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.blob_store import BlobStore
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.environments.build import image_builder
 from torchyard.environments.build.builder import EnvironmentPaths
@@ -55,7 +55,7 @@ class Images:
         self._variables = variables
         self._find = find
         self._has_build_user = has_build_user
-        self._blobs = BlobStore(home / "blobs")
+        self._blobs = BlobFolders(home / "blobs")
         self._lock = threading.Lock()
         self._search: tuple[ContainerSettings, EngineSearch] | None = None
         self._searched_at = 0.0

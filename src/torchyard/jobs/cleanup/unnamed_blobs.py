@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from torchyard.base.blob_store import BlobStore
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.blobs import Blobs
 from torchyard.jobs.cleanup import references
 from torchyard.jobs.services import FileServices
@@ -67,7 +67,7 @@ def remove(services: FileServices, before_s: float) -> int:
 
 
 def _folders(
-    store: BlobStore, named: Iterable[tuple[str, str]]
+    store: BlobFolders, named: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[Blobs, set[str]]]:
     """Each folder of blobs with the snapshots that keep theirs in it."""
     by_workspace: dict[str, set[str]] = defaultdict(set)
@@ -78,7 +78,7 @@ def _folders(
         yield store.of(workspace), by_workspace[workspace] | by_workspace[""]
 
 
-def _all(store: BlobStore) -> Iterator[Blobs]:
+def _all(store: BlobFolders) -> Iterator[Blobs]:
     return (blobs for blobs, _ in _folders(store, ()))
 
 

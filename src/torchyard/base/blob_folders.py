@@ -23,7 +23,7 @@ _WORKSPACES, _DRAFT = "workspaces", "workspaces.part"
 _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 
 
-class BlobStore:
+class BlobFolders:
     """
     Args:
         folder: `blobs/` in the home.

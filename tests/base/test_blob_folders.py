@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base.blob_store import BlobStore
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import NotFound
 
@@ -21,7 +21,7 @@ def _put(blobs: Blobs, *contents: bytes) -> str:
 
 
 def test_what_one_workspace_has_another_has_not(tmp_path: Path) -> None:
-    store = BlobStore(tmp_path)
+    store = BlobFolders(tmp_path)
     snapshot = _put(store.of("vision"), b"a", b"b")
     assert store.of("vision").snapshot(snapshot)
     for blobs in (store.of("speech"), store.of_builds):
@@ -34,7 +34,7 @@ def test_what_one_workspace_has_another_has_not(tmp_path: Path) -> None:
 
 
 def test_what_is_lent_is_another_name_of_the_same_file(tmp_path: Path) -> None:
-    store = BlobStore(tmp_path)
+    store = BlobFolders(tmp_path)
     snapshot = _put(store.of("vision"), b"a", b"b")
     for _ in range(2):
         store.lend("vision", snapshot)
@@ -49,7 +49,7 @@ def test_what_is_lent_is_another_name_of_the_same_file(tmp_path: Path) -> None:
 
 
 def test_a_home_is_divided_by_what_records_name(tmp_path: Path) -> None:
-    store = BlobStore(tmp_path)
+    store = BlobFolders(tmp_path)
     shared = _put(store.of_builds, b"a", b"b")
     single = _put(store.of_builds, b"b", b"c")
     named = [("vision", shared), ("speech", shared), ("speech", single), ("speech", "0" * 64)]
@@ -63,7 +63,7 @@ def test_a_home_is_divided_by_what_records_name(tmp_path: Path) -> None:
 
 
 def test_a_home_is_divided_once(tmp_path: Path) -> None:
-    store = BlobStore(tmp_path)
+    store = BlobFolders(tmp_path)
     store.divide(lambda: [])
     snapshot = _put(store.of_builds, b"a")
     store.divide(lambda: [("vision", snapshot)])
@@ -73,7 +73,7 @@ def test_a_home_is_divided_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("killed_after", range(5))
 def test_a_division_that_was_killed_is_done_again(tmp_path: Path, killed_after: int) -> None:
-    store = BlobStore(tmp_path)
+    store = BlobFolders(tmp_path)
     snapshots = [_put(store.of_builds, b"%d" % number, b"all") for number in range(4)]
 
     def cut() -> list[tuple[str, str]]:
