@@ -71,7 +71,7 @@ def services(open_home: Open, tmp_path: Path, new_database: NewDatabase) -> Serv
         bad = [Metric("odd", 0, 0, float("nan")), Metric("odd", 1, 1, float("inf"))]
         services.history.append(job.id, [*points, *bad, Param("lr", "0.1"), Tag("ä b%", "☃")])
     services.logs.append(WORKSPACE, "running", 1, "user_logs/std_log.txt", 0, b"hello\n")
-    services.blobs.put_bytes(b"a blob")
+    services.blobs.of("default").put_bytes(b"a blob")
     stored = services.datastores.root(WORKSPACE, "workspaceblobstore") / "folder" / "x.bin"
     stored.parent.mkdir(parents=True)
     stored.write_bytes(os.urandom(100_000))
@@ -122,6 +122,24 @@ def test_a_home_comes_back_as_it_was(
     same(services, open_home(again, ""), tmp_path)
     names = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
     assert names == set()
+
+
+@pytest.mark.parametrize("name", ["b.tar", "folder"])
+def test_a_file_with_several_names_is_in_it_once(
+    services: Services, open_home: Open, tmp_path: Path, name: str
+) -> None:
+    content = os.urandom(2 << 20)
+    file = {"path": "x", "sha256": services.blobs.of(WORKSPACE).put_bytes(content), "size": 2 << 20}
+    snapshot = services.blobs.of(WORKSPACE).put_snapshot({"files": [file]}).id
+    services.blobs.lend(WORKSPACE, snapshot)
+    services.blobs.of("vision").put_bytes(content)
+    actions.backup(services.home, "", tmp_path / name)
+    paths = [tmp_path / name, *(tmp_path / name).rglob("*")]
+    packed = sum(path.stat().st_size for path in paths if path.is_file())
+    assert len(content) < packed < 2 * len(content)
+    again = tmp_path / "again"
+    actions.restore(again, "", tmp_path / name)
+    same(services, open_home(again, ""), tmp_path)
 
 
 def test_records_go_into_an_empty_database(
@@ -282,7 +300,7 @@ def test_a_folder_with_a_missing_or_an_extra_file_is_refused(
     (folder / "extra").write_text("x")
     assert "`extra` does not belong" in refused(tmp_path / "new", folder, "broken_backup")
     (folder / "extra").unlink()
-    next((folder / "blobs").rglob("*/*")).unlink()
+    next(path for path in (folder / "blobs").rglob("*") if path.is_file()).unlink()
     assert "is missing" in refused(tmp_path / "new", folder, "broken_backup")
     (folder / archive.MANIFEST).unlink()
     assert "cut off" in refused(tmp_path / "new", folder, "broken_backup")

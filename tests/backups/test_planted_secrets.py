@@ -110,7 +110,7 @@ def _endpoint_key(site: Served, secret: str) -> None:
 
 def _deployment(kind: str) -> Callable[[Served, str], None]:
     def plant(site: Served, secret: str) -> None:
-        blob = site.parts.services.blobs.put_bytes
+        blob = site.parts.services.blobs.of("default").put_bytes
         files = {"score.py": CODE, "model.pkl": "weights"}
         rows: list[dict[str, Any]] = [
             {"path": path, "sha256": blob(text.encode()), "size": len(text)}

@@ -34,6 +34,7 @@ from torchyard.jobs.requests import job_queries
 MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
+    "0206_workspace_blobs.py": "0555ece00fe1d3da26ac72489db66cf50f5289e0337f979ec1da019c2d573d4e",
     "0205_sealed_secrets.py": "f83235f6a84a3ac5185ffdc58ce0de9a547e79147d904f2cd32c0ddea05bda3b",
     "0200_first_schema.py": "c576c5c5a8b9f06b8df89621e2878002a3d44be5e63d8e14675792a991b653b4",
     "0203_datastore_owners.py": "ea86fc616b7c3d42a55e07b39bb543f900337b42e7adc7c6afb456ccdd371e49",

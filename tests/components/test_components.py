@@ -30,7 +30,7 @@ def site(tmp_path: Path, database_url: str) -> Iterator[Served]:
 def _snapshot(site: Served) -> str:
     content = b"print()\n"
     sha256 = hashlib.sha256(content).hexdigest()
-    blobs = site.parts.services.blobs
+    blobs = site.parts.services.blobs.of("default")
     blobs.put(sha256, [content])
     file = {"path": "train.py", "sha256": sha256, "size": len(content), "mode": "0644"}
     return blobs.put_snapshot({"files": [file]}).id

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import Clock, FakeClock, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed
@@ -104,7 +104,7 @@ def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
         node=NodeFolder(home),
         db=db,
         clock=clock,
-        blobs=Blobs(home / "blobs"),
+        blobs=BlobFolders(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=FakeEnvironments(home),  # type: ignore[arg-type]
         history=History(db),

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI, Request
 
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.bodies.body_spool import BodySpool
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
@@ -134,7 +134,7 @@ def services_in(folder: Path, db: Database) -> Services:
         node=NodeFolder(folder),
         db=db,
         clock=clock,
-        blobs=Blobs(folder / "blobs"),
+        blobs=BlobFolders(folder / "blobs"),
         datastores=Datastores(folder / "datastores"),
         environments=Environments(folder, db, clock, {}),
         history=History(db),

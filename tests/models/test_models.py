@@ -42,10 +42,13 @@ def nas(tmp_path: Path, services: Services) -> Path:
 
 def snapshot(services: Services, *paths: str) -> str:
     files = [
-        SnapshotFile(path, services.blobs.put_bytes(path.encode()), len(path.encode()))
+        SnapshotFile(
+            path, services.blobs.of("default").put_bytes(path.encode()), len(path.encode())
+        )
         for path in paths
     ]
-    return f"snapshot:{services.blobs.put_snapshot({'files': [asdict(file) for file in files]}).id}"
+    entries = [asdict(file) for file in files]
+    return f"snapshot:{services.blobs.of('default').put_snapshot({'files': entries}).id}"
 
 
 def register(services: Services, document: Mapping[str, Any]) -> Model:

@@ -164,7 +164,7 @@ class Things:
 
     def __init__(self, site: Served, folder: Path) -> None:
         self.site, self.folder = site, folder
-        sha256 = site.parts.services.blobs.put_bytes(b"def run(): ...")
+        sha256 = site.parts.services.blobs.of("default").put_bytes(b"def run(): ...")
         files = [{"path": "score.py", "sha256": sha256, "size": 14, "mode": 0o644}]
         self.code = site.ok("carl", "PUT", f"{HERE}/snapshots", {"files": files})["id"]
         base = {"name": "model-base", "path": f"snapshot:{self.code}"}

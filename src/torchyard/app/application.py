@@ -35,7 +35,7 @@ from torchyard.app.wrong_tokens import WrongTokens
 from torchyard.azureml.common.context import OpenTls
 from torchyard.azureml.common.paths import AzurePaths
 from torchyard.base import machine as machines
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
 from torchyard.base.files import write_atomically
@@ -63,6 +63,7 @@ from torchyard.executors.spawner import RunnerSpawner
 from torchyard.instances.keeper import keeping
 from torchyard.interactive.services import ServicesAt
 from torchyard.jobs.admission import machine
+from torchyard.jobs.cleanup import references
 from torchyard.jobs.history.history import History
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages.sender import Sender
@@ -135,7 +136,7 @@ def build(
         node=node,
         db=db,
         clock=clock,
-        blobs=Blobs(home / "blobs"),
+        blobs=_divided_blobs(home, db),
         datastores=_datastores(home, node, private, runner, datastore_folders),
         environments=_environments(
             home, db, clock, environ, shared or for_others, node, runner, wheel_folder
@@ -169,6 +170,17 @@ def _prepared(home: Path, node: NodeFolder) -> NodeFolder:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     node.prepare()
     return node
+
+
+def _divided_blobs(home: Path, db: Database) -> BlobFolders:
+    blobs = BlobFolders(home / "blobs")
+
+    def named() -> list[tuple[str, str]]:
+        with db.read() as connection:
+            return references.snapshots_by_workspace(connection)
+
+    blobs.divide(named)
+    return blobs
 
 
 def _parts(

@@ -68,13 +68,15 @@ class Writer:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._whole: set[tuple[str, int]] = set()
         self.entries: list[Entry] = []
 
     def add(self, path: str, source: Path, known_sha256: str = "") -> None:
         """Put a file in, as long as it is now; one that has gone meanwhile is left out.
 
         Args:
-            known_sha256: of a file that never changes, which may be linked in place of copied.
+            known_sha256: of a file that never changes, which may be linked in place of copied, and
+                whose bytes are put in once, however many names it has.
         """
         try:
             file = open(source, "rb")
@@ -85,10 +87,14 @@ class Writer:
             if not stat.S_ISREG(status.st_mode):
                 return
             mode = stat.S_IMODE(status.st_mode)
-            if known_sha256 and self._target.link(path, source):
+            if (known_sha256, status.st_size) in self._whole:
+                sha256 = known_sha256
+            elif known_sha256 and self._target.link(path, source):
                 sha256 = known_sha256
             else:
                 sha256 = self._target.add(path, file, status.st_size, mode)
+        if sha256 == known_sha256:
+            self._whole.add((sha256, status.st_size))
         self.entries.append(Entry(path, status.st_size, sha256, f"{mode:04o}"))
 
     def add_json(self, path: str, body: Any) -> None:
@@ -238,7 +244,11 @@ def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[
         )
     if manifest is None:
         raise _broken(source, "it is cut off")
+    paths = {sha256: path for path, sha256 in unpacked.items()}
     for entry in manifest:
+        if entry.path not in unpacked and entry.sha256 in paths:
+            _name_again(source, inside(folder, paths[entry.sha256]), inside(folder, entry.path))
+            unpacked[entry.path] = entry.sha256
         if entry.path not in unpacked:
             raise _broken(source, f"`{entry.path}` is missing")
         if unpacked[entry.path] != entry.sha256:
@@ -257,6 +267,20 @@ def _unpack_one(file: IO[bytes], target: Path) -> str:
             digest.update(chunk)
             into.write(chunk)
     return digest.hexdigest()
+
+
+def _name_again(source: Path, file: Path, target: Path) -> None:
+    """A further name of a file that is unpacked."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(file, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            shutil.copyfile(file, target)
+    except OSError as error:
+        raise _broken(source, f"`{target.name}` can't be made: {error.strerror}") from error
 
 
 def _in_folder(source: Path) -> Iterator[tuple[str, IO[bytes]]]:

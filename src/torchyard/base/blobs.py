@@ -1,7 +1,7 @@
 """Files by their content: sha256 is the name.
 
-Owns: the folder `blobs/`, snapshots (manifests of files, themselves blobs).
-Leaves: permissions to the packages that keep blobs.
+Owns: one folder of blobs, snapshots (manifests of files, themselves blobs).
+Leaves: whose folder it is to blob_folders.py, permissions to the packages that keep blobs.
 Always: a blob's bytes have its name as their sha256, or it is not there; a snapshot is accepted
 only when all its blobs are; every use of a blob or a snapshot renews it, and only old ones are
 removed.
@@ -27,9 +27,9 @@ from torchyard.shared import locks
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 _SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-# Asked for again within so many seconds, a blob is still as new as it was.
 # How a document names an uploaded snapshot: `snapshot:<id>`.
 SNAPSHOT_PREFIX = "snapshot:"
+# Asked for again within so many seconds, a blob is still as new as it was.
 _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200
 _CHUNK_BYTES = 1 << 20
@@ -61,11 +61,11 @@ class Snapshot:
         return sum(file.size for file in self.files)
 
 
+@dataclass(frozen=True)
 class Blobs:
-    """The blob folder of one server."""
+    """The blobs of one workspace, or those that the server has for builds."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def path(self, sha256: str) -> Path:
         if not _SHA256.fullmatch(sha256):
@@ -107,6 +107,24 @@ class Blobs:
         if self.missing([sha256]):
             self.put(sha256, [content])
         return sha256
+
+    def take(self, source: Blobs, hashes: Iterable[str]) -> None:
+        """Have those of `hashes` that `source` has, as further names of the same files."""
+        for sha256 in self.missing(hashes):
+            if not source.has(sha256):
+                continue
+            target = self.path(sha256)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft = target.with_name(files.draft_name(sha256))
+            try:
+                os.link(source.path(sha256), draft)
+            except OSError:  # a file system without hard links
+                with open(source.path(sha256), "rb") as opened:
+                    self.put(sha256, files.chunks(opened))
+                continue
+            with self._lock_folder(shared=True):
+                os.replace(draft, target)
+            draft.unlink(missing_ok=True)  # it stays if both are the same file by now
 
     def put_snapshot(self, manifest: Mapping[str, Any]) -> Snapshot:
         """Accept a manifest whose blobs are all here.
@@ -160,13 +178,12 @@ class Blobs:
         except InvalidInput:
             return {snapshot_id}  # a file, and no snapshot
 
-    def all(self) -> Iterator[tuple[str, int, float]]:
-        """(sha256, size in bytes, time of the last use in seconds since 1970) of each."""
+    def all(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Each blob's sha256 and status on disk; `st_mtime` is the time of its last use."""
         for folder in sorted(self.folder.glob("[0-9a-f][0-9a-f]")):
             for entry in os.scandir(folder):
                 if _SHA256.fullmatch(entry.name):
-                    status = entry.stat()
-                    yield entry.name, status.st_size, status.st_mtime
+                    yield entry.name, entry.stat()
 
     def remove(self, hashes: Iterable[str], before_s: float) -> set[str]:
         """Remove those that were not used since `before_s`; returns the removed."""

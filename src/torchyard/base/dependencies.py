@@ -26,7 +26,13 @@ def from_state(name: str) -> Callable[[Request], Awaitable[Any]]:
     return read
 
 
+async def _blobs_of_workspace(request: Request) -> Blobs:
+    """Those of the workspace that the path names."""
+    blobs: Blobs = request.app.state.blobs.of(request.path_params["workspace"])
+    return blobs
+
+
 DatabaseOf = Annotated[Database, Depends(from_state("db"))]
 ClockOf = Annotated[Clock, Depends(from_state("clock"))]
-BlobsOf = Annotated[Blobs, Depends(from_state("blobs"))]
+BlobsOf = Annotated[Blobs, Depends(_blobs_of_workspace)]
 HomeOf = Annotated[Path, Depends(from_state("home"))]

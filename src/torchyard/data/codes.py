@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.blobs import Blobs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database, Instant, metadata
@@ -100,7 +101,7 @@ class Places:
     db: Database
     clock: Clock
     datastores: Datastores
-    blobs: Blobs
+    blobs: BlobFolders
 
 
 def register(
@@ -186,7 +187,7 @@ def snapshot_of(storage: Places, code: Code) -> str:
         NotFound: neither the snapshot nor the files exist any more.
     """
     try:
-        return storage.blobs.snapshot(code.snapshot).id
+        return storage.blobs.of(code.workspace).snapshot(code.snapshot).id
     except NotFound:
         snapshot_id = _make_snapshot(storage, code.workspace, code.uri)
     if snapshot_id != code.snapshot:
@@ -265,14 +266,14 @@ def _make_snapshot(storage: Places, workspace: str, uri: str) -> str:
         ]
     if not sources:
         raise NotFound(f"`{uri}` holds no files", "upload the folder again")
-    manifest = []
+    manifest, blobs = [], storage.blobs.of(workspace)
     with tempfile.TemporaryDirectory(prefix="code-") as folder:
         for number, (source, path) in enumerate(sources):
             copy = Path(folder) / str(number)
             location.files.fetch([(source, copy)])
-            manifest.append({"path": path, **_store_file(storage.blobs, copy)})
+            manifest.append({"path": path, **_store_file(blobs, copy)})
             copy.unlink()
-    return storage.blobs.put_snapshot({"files": manifest}).id
+    return blobs.put_snapshot({"files": manifest}).id
 
 
 def _store_file(blobs: Blobs, file: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Leaves: the grammar of definitions to definition.py, names to names/catalogue.py
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torchyard.base.db import Database
@@ -25,7 +26,7 @@ class Resolver:
     Args:
         offers: the Pythons that environments can have.
         folders: those that are built, of which some have another Python than they name.
-        sources: what Dockerfiles are read from.
+        sources: what Dockerfiles of a workspace are read from, by its name.
         platform: what to build for; None asks this machine's tools, once.
         is_shared: whether several people use the server: then a workspace without a setting of
             its own takes no substitutes.
@@ -36,7 +37,7 @@ class Resolver:
         db: Database,
         offers: Pythons,
         folders: BuiltFolders,
-        sources: Sources,
+        sources: Callable[[str], Sources],
         platform: Platform | None = None,
         is_shared: bool = False,
     ) -> None:
@@ -68,7 +69,8 @@ class Resolver:
         """
         policy = self._policy_of(workspace) if workspace and enforce_policy else substitutes.allow
         owned = assets.owned(self._db, workspace) if workspace else catalogue.no_assets
-        spec = definition.resolve(environment, self.platform, (), owned, policy, self._sources)
+        sources = self._sources(workspace)
+        spec = definition.resolve(environment, self.platform, (), owned, policy, sources)
         return self._folders.settled(self._pythons.settled(spec, policy))
 
     def _policy_of(self, workspace: str) -> SubstitutePolicy:

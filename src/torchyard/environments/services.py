@@ -59,7 +59,7 @@ class Environments:
         self.folders = BuiltFolders(
             home / "environments", node.environments, db, clock, self.images, wheel_folder
         )
-        sources = self.images.sources()
+        sources = self.images.sources
         self.resolver = Resolver(db, pythons, self.folders, sources, platform, is_shared)
         self.records = BuildRecords(db, clock, self.folders)
         self.builds = Builds(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends
 
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.dependencies import from_state
@@ -88,7 +88,7 @@ class FileServices(RecordServices):
 
     home: Path
     node: NodeFolder
-    blobs: Blobs
+    blobs: BlobFolders
     datastores: Datastores
     environments: Environments
     logs: Logs

@@ -114,7 +114,7 @@ def test_without_a_router_there_are_no_numbers_and_no_error(site: Served) -> Non
 
 
 def test_instances_are_counted_by_state(site: Served) -> None:
-    blobs, services = site.parts.services.blobs, site.parts.services
+    blobs, services = site.parts.services.blobs.of("default"), site.parts.services
     file = {"path": "score.py", "sha256": blobs.put_bytes(SCRIPT), "size": len(SCRIPT)}
     code = f"{SNAPSHOT_PREFIX}{blobs.put_snapshot({'files': [file]}).id}"
     site.ok("dan", "PUT", f"{HERE}/online-endpoints/birds", {})

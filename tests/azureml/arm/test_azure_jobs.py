@@ -557,7 +557,7 @@ def test_code_whose_snapshot_was_deleted_is_refused(azure: Azure) -> None:
     code_id = f"{WORKSPACE}/codes/r/versions/1"
     azure.put("jobs/reclaimed", body(codeId=code_id))
     code = azure.site.ok("dan", "GET", f"{HERE}/jobs/reclaimed")["spec"]["code"]
-    manifest = services.blobs.path(code.removeprefix("snapshot:"))
+    manifest = services.blobs.of("default").path(code.removeprefix("snapshot:"))
     manifest.unlink()
     assert known() == 1 and manifest.exists()
     manifest.unlink()

@@ -214,7 +214,7 @@ def test_a_secret_is_hidden_and_stays_what_it_is(azure: Azure) -> None:
 
 def test_a_deployment_of_yard_keeps_what_azure_has_no_word_for(azure: Azure) -> None:
     endpoint(azure, "native")
-    blobs = azure.site.parts.services.blobs
+    blobs = azure.site.parts.services.blobs.of("default")
     file = {"path": "score.py", "sha256": blobs.put_bytes(SCRIPT), "size": len(SCRIPT)}
     code = blobs.put_snapshot({"files": [file]}).id
     document = {

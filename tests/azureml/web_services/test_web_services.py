@@ -156,7 +156,9 @@ def test_a_deployed_model_is_an_endpoint_with_one_deployment(mms: Management, mo
     document = file_of(mms, "aci-birds")
     code = document["code_configuration"]
     assert code["scoring_script"] == "src/score.py"
-    snapshot = mms.site.parts.services.blobs.snapshot(code["code"].removeprefix("snapshot:"))
+    snapshot = mms.site.parts.services.blobs.of("default").snapshot(
+        code["code"].removeprefix("snapshot:")
+    )
     assert sorted(file.path for file in snapshot.files) == ["src/lib/names.py", "src/score.py"]
     assert document["environment_variables"] == {"AZUREML_SOURCE_DIRECTORY": "src", "MODE": "fast"}
     assert (document["model"]["name"], document["model"]["version"]) == ("birds", "1")
@@ -403,7 +405,7 @@ def test_several_models_lie_in_one_folder_by_name_and_version(mms: Management, m
     other = mms.model("cats", "cats.bin")
     assert mms.deployed("several", model, other).status_code == 202
     path = file_of(mms, "several")["model"]["path"]
-    snapshot = mms.site.parts.services.blobs.snapshot(path.removeprefix("snapshot:"))
+    snapshot = mms.site.parts.services.blobs.of("default").snapshot(path.removeprefix("snapshot:"))
     assert sorted(file.path for file in snapshot.files) == ["birds/1/w.bin", "cats/1/cats.bin"]
     there = mms.json("GET", "services/several")["models"]
     assert [item["id"] for item in there] == [model, other]

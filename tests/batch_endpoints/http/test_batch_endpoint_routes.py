@@ -29,7 +29,7 @@ def snapshot(site: Served, **contents: str) -> str:
     """Files by name, `_` for a dot."""
     rows = []
     for name, text in contents.items():
-        sha256 = site.parts.services.blobs.put_bytes(text.encode())
+        sha256 = site.parts.services.blobs.of("default").put_bytes(text.encode())
         rows.append({"path": name.replace("_", "."), "sha256": sha256, "size": len(text)})
     made = site.ok("carl", "PUT", f"{HERE}/snapshots", {"files": rows})
     return f"snapshot:{made['id']}"
@@ -62,7 +62,7 @@ def wrong(site: Served, method: str, path: str, body: Any = None, who: str = "ca
 
 def settings_of(site: Served, job: Any) -> dict[str, Any]:
     """What the program in the job is told."""
-    blobs = site.parts.services.blobs
+    blobs = site.parts.services.blobs.of("default")
     files = blobs.snapshot(job["spec"]["code"].removeprefix(SNAPSHOT_PREFIX)).files
     (file,) = [file for file in files if file.path.endswith("/settings.json")]
     settings: dict[str, Any] = json.loads(blobs.path(file.sha256).read_bytes())

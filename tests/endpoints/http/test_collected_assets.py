@@ -114,10 +114,10 @@ def test_a_script_that_collects_by_itself_is_known(site: Served) -> None:
         keys = ("model", "code_configuration", "environment", "data_collector")
         body = {key: shown[key] for key in keys}
         spec = deployment_spec.read({**body, "name": "blue", "endpoint_name": "digits"})
-        assert collection.is_by_script(services.blobs, spec) is by_script
+        assert collection.is_by_script(services.blobs.of("default"), spec) is by_script
         variables = collection.variables(services, deployment, spec)
         assert (collection.VARIABLE in variables) is by_script
         assert '"request"' not in variables.get(collection.VARIABLE, "")
-        paths = programs.of(services.blobs, spec).code.removeprefix("snapshot:")
-        listed = [file.path for file in services.blobs.snapshot(paths).files]
+        paths = programs.of(services.blobs.of("default"), spec).code.removeprefix("snapshot:")
+        listed = [file.path for file in services.blobs.of("default").snapshot(paths).files]
         assert f"{programs.FOLDER}/collected_files.py" in listed

@@ -35,7 +35,7 @@ def site(tmp_path: Path, database_url: str) -> Iterator[Served]:
 
 def snapshot(site: Served, **contents: str) -> str:
     """Files by name, `_` for a dot."""
-    blobs = site.parts.services.blobs
+    blobs = site.parts.services.blobs.of("default")
     rows = []
     for name, text in contents.items():
         sha256 = blobs.put_bytes(text.encode())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from environments.conftest import Machine, MakeEnvironments
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound
 from torchyard.environments import to_json
 from torchyard.environments.build.image_environments import Images
@@ -21,6 +21,8 @@ from torchyard.environments.images.engine import ImageFacts, MachineFiles
 from torchyard.environments.packages.uv import Uv
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
+
+WORKSPACE = "default"
 
 
 @dataclass
@@ -95,9 +97,13 @@ def _nothing(settings: ContainerSettings, variables: Mapping[str, str]) -> Engin
     return EngineSearch(None, ("podman is not installed",))
 
 
+def resolve(environments: Environments, document: Any) -> EnvironmentSpec:
+    return environments.resolver.resolve(document, WORKSPACE)
+
+
 def put_context(machine: Machine, **files: str) -> dict[str, Any]:
     """The document of an environment that is built from these files."""
-    blobs = Blobs(machine.home / "blobs")
+    blobs = BlobFolders(machine.home / "blobs").of(WORKSPACE)
     entries = [
         {"path": name.replace("__", "/"), "sha256": blobs.put_bytes(text.encode()),
          "size": len(text)}
@@ -130,14 +136,14 @@ def test_nothing_outside_an_image_is_removed(
     engine.etc_link = tmp_path / "etc"
     engine.etc_link.mkdir()
     (engine.etc_link / "pip.conf").touch()
-    environments.builds.run(environments.resolver.resolve({"image": "ubuntu:22.04"}))
+    environments.builds.run(resolve(environments, {"image": "ubuntu:22.04"}))
     assert (engine.etc_link / "pip.conf").exists()
 
 
 def test_an_image_is_pulled_once_and_unpacked(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
-    spec = environments.resolver.resolve({"image": "ubuntu:22.04"})
+    spec = resolve(environments, {"image": "ubuntu:22.04"})
     folder = environments.builds.run(spec)
     assert (folder / "rootfs/etc/from").read_text() == "docker.io/library/ubuntu:22.04"
     assert not (folder / "rootfs/etc/pip.conf").exists()  # where the machine's was shown
@@ -157,16 +163,13 @@ def test_the_hash_covers_the_context_but_not_the_name(
 ) -> None:
     first = put_context(machine, Dockerfile="FROM debian\n", a="1")
     two = put_context(machine, Dockerfile="FROM debian\n", a="2")
-    assert environments.resolver.resolve(first).hash != environments.resolver.resolve(two).hash
+    assert resolve(environments, first).hash != resolve(environments, two).hash
     again = put_context(machine, Dockerfile="FROM debian\n", a="1")
     assert (
-        environments.resolver.resolve({**first, "description": "x"}).hash
-        == environments.resolver.resolve(again).hash
+        resolve(environments, {**first, "description": "x"}).hash
+        == resolve(environments, again).hash
     )
-    assert (
-        environments.resolver.resolve({"image": "a"}).hash
-        != environments.resolver.resolve({"image": "b"}).hash
-    )
+    assert resolve(environments, {"image": "a"}).hash != resolve(environments, {"image": "b"}).hash
 
 
 @pytest.mark.slow
@@ -174,7 +177,7 @@ def test_a_dockerfile_over_an_environment(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     text = "FROM azureml:python AS x\nRUN pip install six\nFROM debian:12\nCOPY --from=x /a /a\n"
-    spec = environments.resolver.resolve(put_context(machine, Dockerfile=text, data="d"))
+    spec = resolve(environments, put_context(machine, Dockerfile=text, data="d"))
     assert "python:1 over site.org/os:1" in spec.notices[-1]
     folder = environments.builds.run(spec)
     python, over, last = engine.built
@@ -190,8 +193,8 @@ def test_a_dockerfile_over_an_environment(
     log = environments.folders.log_path(spec.hash).read_text()
     assert "Environment" in log and "uv venv" in log and "fake build (Dockerfile)" in log
     # Another Dockerfile with the same environment, which is not built again.
-    other = environments.resolver.resolve(
-        put_context(machine, Dockerfile="FROM azureml:python\nRUN true\n")
+    other = resolve(
+        environments, put_context(machine, Dockerfile="FROM azureml:python\nRUN true\n")
     )
     environments.builds.run(other)
     assert len(engine.built) == 4
@@ -201,8 +204,8 @@ def test_a_dockerfile_over_an_environment(
 @pytest.mark.slow
 def test_packages_are_put_into_an_image(environments: Environments, engine: FakeEngine) -> None:
     conda = {"dependencies": ["python", {"pip": []}]}
-    spec = environments.resolver.resolve({"image": "ubuntu:22.04", "conda_file": conda})
-    plain = environments.resolver.resolve({"conda_file": conda})
+    spec = resolve(environments, {"image": "ubuntu:22.04", "conda_file": conda})
+    plain = resolve(environments, {"conda_file": conda})
     assert spec.python == plain.python and spec.hash != plain.hash
     environments.builds.run(spec)
     assert (
@@ -215,9 +218,7 @@ def test_a_step_that_fails_keeps_its_log(
     environments: Environments, machine: Machine, engine: FakeEngine
 ) -> None:
     engine.refuses = "RUN false"
-    spec = environments.resolver.resolve(
-        put_context(machine, Dockerfile="FROM debian\nRUN false\n")
-    )
+    spec = resolve(environments, put_context(machine, Dockerfile="FROM debian\nRUN false\n"))
     with pytest.raises(BuildFailed) as failed:
         environments.builds.run(spec)
     assert "`RUN false`" in failed.value.message
@@ -228,7 +229,7 @@ def test_a_step_that_fails_keeps_its_log(
 
 def test_an_image_that_cannot_be_pulled(environments: Environments) -> None:
     with pytest.raises(BuildFailed) as failed:
-        environments.builds.run(environments.resolver.resolve({"image": "site.org/absent:1"}))
+        environments.builds.run(resolve(environments, {"image": "site.org/absent:1"}))
     assert failed.value.code == "image_not_pulled"
 
 
@@ -239,7 +240,7 @@ def test_an_older_c_library_is_an_error(
     engine.refuses = "RUN ldconfig"
     with pytest.raises(BuildFailed, match=r"does not run on `site\.org/os:1`") as failed:
         environments.builds.run(
-            environments.resolver.resolve(put_context(machine, Dockerfile="FROM azureml:python\n"))
+            resolve(environments, put_context(machine, Dockerfile="FROM azureml:python\n"))
         )
     assert "os_image" in failed.value.hint
 
@@ -247,12 +248,12 @@ def test_an_older_c_library_is_an_error(
 def test_without_an_engine_only_built_images_run(
     environments: Environments, make_environments: MakeEnvironments
 ) -> None:
-    there = environments.resolver.resolve({"image": "ubuntu:22.04"})
+    there = resolve(environments, {"image": "ubuntu:22.04"})
     environments.builds.run(there)
     environments = make_environments(find_engine=_nothing)
     environments.builds.refuse_impossible(there)
     assert environments.builds.run(there) == environments.folders.find(there)
-    other = environments.resolver.resolve({"image": "ubuntu:24.04"})
+    other = resolve(environments, {"image": "ubuntu:24.04"})
     for act in (environments.builds.refuse_impossible, environments.builds.run):
         with pytest.raises(BuildFailed) as refused:
             act(other)
@@ -264,27 +265,25 @@ def test_without_an_engine_only_built_images_run(
 
 def test_what_a_dockerfile_must_have(environments: Environments, machine: Machine) -> None:
     with pytest.raises(NotFound, match="has no file `Dockerfile`") as absent:
-        environments.resolver.resolve(put_context(machine, Other="FROM debian\n"))
+        resolve(environments, put_context(machine, Other="FROM debian\n"))
     assert absent.value.at == ("build", "dockerfile_path")
     with pytest.raises(InvalidSpec, match="no FROM line"):
-        environments.resolver.resolve(put_context(machine, Dockerfile="RUN true\n"))
+        resolve(environments, put_context(machine, Dockerfile="RUN true\n"))
     with pytest.raises(NotFound):
-        environments.resolver.resolve({"build": {"path": "snapshot:" + "0" * 64}})
+        resolve(environments, {"build": {"path": "snapshot:" + "0" * 64}})
     with pytest.raises(NotFound, match="azureml:none"):
-        environments.resolver.resolve(put_context(machine, Dockerfile="FROM azureml:none\n"))
+        resolve(environments, put_context(machine, Dockerfile="FROM azureml:none\n"))
     inner = put_context(machine, a__D="FROM debian\n")
     document = {"build": {**inner["build"], "dockerfile_path": "./a/D"}}
-    assert environments.resolver.resolve(document).image == replace(
-        environments.resolver.resolve(
-            {"build": {**inner["build"], "dockerfile_path": "a/D"}}
-        ).image,  # type: ignore[type-var]
+    assert resolve(environments, document).image == replace(
+        resolve(environments, {"build": {**inner["build"], "dockerfile_path": "a/D"}}).image,  # type: ignore[type-var]
         dockerfile="./a/D",
     )
 
 
 @pytest.mark.slow
 def test_the_files_of_a_python_keep_their_paths(environments: Environments, tmp_path: Path) -> None:
-    folder = environments.builds.run(environments.resolver.resolve("python"))
+    folder = environments.builds.run(resolve(environments, "python"))
     interpreter.copy(folder, tmp_path / "copy")
     real = (folder / "bin" / "python").resolve()
     assert (tmp_path / "copy" / real.relative_to("/")).is_file()

@@ -172,9 +172,9 @@ def test_files_and_snapshots_count_as_stored(services: Services) -> None:
 def test_a_snapshot_counts_once_per_user(services: Services) -> None:
     limit(services, EACH, storage_bytes=1000)
     content = b"print()" * 10
-    sha256 = services.blobs.put_bytes(content)
+    sha256 = services.blobs.of("default").put_bytes(content)
     file = {"path": "a.py", "sha256": sha256, "size": len(content)}
-    snapshot = services.blobs.put_snapshot({"files": [file]}).id
+    snapshot = services.blobs.of("default").put_snapshot({"files": [file]}).id
     from torchyard.jobs import actions
 
     for who in (ANNA, ANNA, BEN):

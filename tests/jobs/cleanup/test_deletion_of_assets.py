@@ -33,11 +33,11 @@ from torchyard.workspaces.types import Role
 
 
 def upload(services: Services, name: str = "digits", text: bytes = b"0,1,2") -> DataAsset:
-    file = SnapshotFile("x.csv", services.blobs.put_bytes(text), len(text))
-    snapshot = services.blobs.put_snapshot({"files": [asdict(file)]})
+    file = SnapshotFile("x.csv", services.blobs.of("default").put_bytes(text), len(text))
+    snapshot = services.blobs.of("default").put_snapshot({"files": [asdict(file)]})
     document = {"name": name, "path": f"snapshot:{snapshot.id}"}
     return assets.create(
-        services.db, services.clock, services.datastores, services.blobs,
+        services.db, services.clock, services.datastores, services.blobs.of("default"),
         lambda *source: data_sources.pin(services, *source).path,
         WORKSPACE, assets.read_document(document), ME.user,
     )  # fmt: skip
@@ -136,7 +136,7 @@ def test_a_job_can_be_deleted_once_its_registered_output_is(services: Services) 
     uri = f"azureml://jobs/{job.name}/outputs/out"
     document = assets.read_document({"name": "clean", "path": uri})
     assets.create(
-        services.db, services.clock, services.datastores, services.blobs,
+        services.db, services.clock, services.datastores, services.blobs.of("default"),
         lambda *source: data_sources.pin(services, *source).path, WORKSPACE, document, ME.user,
     )  # fmt: skip
     with pytest.raises(Conflict, match="data `clean:1` needs its files") as refusal:

@@ -131,8 +131,12 @@ def make(services: Services, noun: str, name: str) -> dict[str, Any]:
 
 
 def snapshot(services: Services, text: str) -> str:
-    sha256 = services.blobs.put_bytes(text.encode())
-    return services.blobs.put_snapshot({"files": [{"path": "w", "sha256": sha256, "size": 1}]}).id
+    sha256 = services.blobs.of("default").put_bytes(text.encode())
+    return (
+        services.blobs.of("default")
+        .put_snapshot({"files": [{"path": "w", "sha256": sha256, "size": 1}]})
+        .id
+    )
 
 
 @pytest.mark.parametrize("noun", GET)

@@ -19,7 +19,7 @@ def test_each_part_has_its_kind_job_and_owner(services: Services) -> None:
     with artifacts.writing_output(services, job, "best", "x.bin") as writing:
         writing.write(b"b" * 300)
     services.logs.append(WORKSPACE, "big", 1, "user_logs/std_log.txt", 0, b"l" * 200)
-    blob = services.blobs.path(services.blobs.put_bytes(b"c" * 100))
+    blob = services.blobs.of("default").path(services.blobs.of("default").put_bytes(b"c" * 100))
     linked = services.datastores.root(WORKSPACE, BLOB_STORE) / "LocalUpload" / "abc" / "x"
     linked.parent.mkdir(parents=True)
     os.link(blob, linked)

@@ -41,9 +41,9 @@ def services(tmp_path: Path, db: Database) -> Services:
 def _snapshot(services: Services, *contents: bytes) -> str:
     files = []
     for number, content in enumerate(contents):
-        sha256 = services.blobs.put_bytes(content)
+        sha256 = services.blobs.of("default").put_bytes(content)
         files.append({"path": f"f{number}", "sha256": sha256, "size": len(content)})
-    return services.blobs.put_snapshot({"files": files}).id
+    return services.blobs.of("default").put_snapshot({"files": files}).id
 
 
 def _age(path: Path, seconds: float = _OLD_S) -> None:
@@ -52,7 +52,7 @@ def _age(path: Path, seconds: float = _OLD_S) -> None:
 
 
 def _age_blobs(blobs: Blobs) -> None:
-    for sha256, _, _ in blobs.all():
+    for sha256, _ in blobs.all():
         _age(blobs.path(sha256))
 
 
@@ -83,34 +83,34 @@ def test_what_a_record_names_stays(services: Services, seed: int) -> None:
         if chance.random() < 0.5:
             _end(services, job)
         jobs.append((job, snapshot))
-    _age_blobs(services.blobs)
+    _age_blobs(services.blobs.of("default"))
     # One that is new although nobody names it: an upload that is in progress.
-    under_way = services.blobs.put_bytes(b"in progress")
+    under_way = services.blobs.of("default").put_bytes(b"in progress")
     reclaiming.reclaim(services, GcOptions(older_than_s=0))
-    left = {sha256 for sha256, _, _ in services.blobs.all()}
+    left = {sha256 for sha256, _ in services.blobs.of("default").all()}
     expected = {under_way}
     for _, snapshot in jobs:
-        assert services.blobs.snapshot(snapshot)
-        expected |= services.blobs.parts(snapshot)
+        assert services.blobs.of("default").snapshot(snapshot)
+        expected |= services.blobs.of("default").parts(snapshot)
     assert left == expected
 
 
 def test_asked_for_again_is_new(services: Services) -> None:
     old = _snapshot(services, b"a", b"b")
     other = _snapshot(services, b"c")
-    _age_blobs(services.blobs)
+    _age_blobs(services.blobs.of("default"))
     # A client that was told that nothing is missing sends nothing, and goes on.
-    parts = sorted(services.blobs.parts(old))
-    assert services.blobs.missing(parts) == []
+    parts = sorted(services.blobs.of("default").parts(old))
+    assert services.blobs.of("default").missing(parts) == []
     reclaiming.reclaim(services, GcOptions())
-    assert services.blobs.snapshot(old)
+    assert services.blobs.of("default").snapshot(old)
     with pytest.raises(NotFound):
-        services.blobs.snapshot(other)
+        services.blobs.of("default").snapshot(other)
 
 
 def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> None:
     snapshot = _snapshot(services, b"a", b"b")
-    services.blobs.path(services.blobs.put_bytes(b"b")).unlink()
+    services.blobs.of("default").path(services.blobs.of("default").put_bytes(b"b")).unlink()
     with pytest.raises(TorchyardError, match="is incomplete"):
         support.submit(services, code=f"snapshot:{snapshot}")
 
@@ -119,7 +119,7 @@ def test_a_snapshot_that_lost_a_file_is_asked_for_again(services: Services) -> N
 def test_submissions_beside_removals(services: Services) -> None:
     """A job that was created keeps its code, whenever the removal runs."""
     snapshots = [_snapshot(services, b"%d" % number, b"shared") for number in range(40)]
-    _age_blobs(services.blobs)
+    _age_blobs(services.blobs.of("default"))
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -147,7 +147,9 @@ def test_submissions_beside_removals(services: Services) -> None:
     assert not failures
     reclaiming.reclaim(services, GcOptions(older_than_s=0))
     for snapshot in remaining:
-        assert services.blobs.missing(services.blobs.parts(snapshot)) == []
+        assert (
+            services.blobs.of("default").missing(services.blobs.of("default").parts(snapshot)) == []
+        )
 
 
 def test_environments_of_open_jobs_stay(services: Services, tmp_path: Path) -> None:
@@ -207,9 +209,9 @@ def test_scratch_and_logs(services: Services, tmp_path: Path) -> None:
 
 def test_one_at_a_time_and_nothing_on_a_survey(services: Services) -> None:
     _snapshot(services, b"a")
-    _age_blobs(services.blobs)
+    _age_blobs(services.blobs.of("default"))
     assert [thing.remove for thing in reclaiming.survey(services, GcOptions())] == [True]
-    assert len(list(services.blobs.all())) == 2
+    assert len(list(services.blobs.of("default").all())) == 2
     with reclaiming._exclusive(services.home), pytest.raises(Conflict):
         reclaiming.reclaim(services, GcOptions())
 

@@ -22,9 +22,9 @@ from torchyard.shared.plan import LaunchPlan
 
 
 def _with_table(services: Services, content: bytes) -> Job:
-    sha256 = services.blobs.put_bytes(content)
+    sha256 = services.blobs.of("default").put_bytes(content)
     files = [{"path": "MLTable", "sha256": sha256, "size": len(content)}]
-    path = f"snapshot:{services.blobs.put_snapshot({'files': files}).id}"
+    path = f"snapshot:{services.blobs.of('default').put_snapshot({'files': files}).id}"
     return submit(services, inputs={"t": {"type": "mltable", "mode": "eval_mount", "path": path}})
 
 

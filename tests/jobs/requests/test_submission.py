@@ -28,10 +28,12 @@ from torchyard.models.types import Model
 
 def snapshot(services: Services, *paths: str) -> str:
     files = [
-        SnapshotFile(path, services.blobs.put_bytes(path.encode()), len(path.encode()))
+        SnapshotFile(
+            path, services.blobs.of("default").put_bytes(path.encode()), len(path.encode())
+        )
         for path in paths
     ]
-    return services.blobs.put_snapshot({"files": [asdict(file) for file in files]}).id
+    return services.blobs.of("default").put_snapshot({"files": [asdict(file) for file in files]}).id
 
 
 def done(services: Services, **changes: Any) -> Job:
@@ -104,7 +106,7 @@ def test_an_asset_is_pinned_to_its_version_and_the_same_body_is_the_same_job(
             services.db,
             services.clock,
             services.datastores,
-            services.blobs,
+            services.blobs.of("default"),
             lambda *_: "",
             WORKSPACE,
             request,

@@ -142,7 +142,7 @@ def snapshot_of_code(storage: Places, call: Call, code_id: str) -> str:
     """
     name, version = parse_code_id(call, code_id)
     if version == "1" and _SNAPSHOT_ID.fullmatch(name):
-        return storage.blobs.snapshot(name.lower()).id
+        return storage.blobs.of(call.workspace.name).snapshot(name.lower()).id
     return codes.snapshot_of(storage, codes.get(storage, call.workspace.name, name, version))
 
 

@@ -15,7 +15,7 @@ from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
 from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
 from torchyard.base import files
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
@@ -41,7 +41,7 @@ class DataAssets:
         db: Database,
         clock: Clock,
         stores: Datastores,
-        blobs: Blobs,
+        blobs: BlobFolders,
         resolve: Resolve,
         of_blob: DatastoreUriOf,
     ) -> None:
@@ -89,7 +89,7 @@ class DataAssets:
                 self._db,
                 self._clock,
                 self._stores,
-                self._blobs,
+                self._blobs.of(workspace),
                 self._resolve,
                 workspace,
                 request,

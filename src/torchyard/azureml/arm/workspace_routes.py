@@ -24,7 +24,7 @@ from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.jobs.requests import workspace_lifecycle
-from torchyard.jobs.services import RecordServices, Services, ServicesOf
+from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
 from torchyard.workspaces.guarded_routes import Person, needs
@@ -287,7 +287,7 @@ def _list(request: Request, services: Services, visible: list[Workspace]) -> dic
     return {"value": [to_json(workspace, base, server_id) for workspace in visible]}
 
 
-def _create(services: RecordServices, document: dict[str, Any]) -> Workspace:
+def _create(services: Services, document: dict[str, Any]) -> Workspace:
     """A new workspace; its subscription and group are spelled as those of other workspaces."""
     for key in ("subscription_id", "resource_group"):
         names = {getattr(workspace, key) for workspace in workspaces.list_all(services.db)}

@@ -128,13 +128,13 @@ def register(
     version: str = "",
 ) -> EnvironmentAsset:
     """The version with this content; a new one, unless a version has it already."""
+    workspace = call.workspace.name
     document = {
-        **definition_of(environments, environment),
+        **definition_of(environments, workspace, environment),
         "name": environment.get("name"),
         "properties": _v1_properties(environment),
     }
     request = assets.read_document(document)
-    workspace = call.workspace.name
     if version:
         request = assets.read_document({**document, "version": version})
     else:
@@ -170,11 +170,13 @@ def for_job(
     except TorchyardError as error:
         if error.at[:1] != ("name",):
             raise
-        return definition_of(environments, body)
+        return definition_of(environments, call.workspace.name, body)
     return f"azureml:{asset.name}:{asset.version}"
 
 
-def definition_of(environments: Environments, environment: Mapping[str, Any]) -> dict[str, Any]:
+def definition_of(
+    environments: Environments, workspace: str, environment: Mapping[str, Any]
+) -> dict[str, Any]:
     """Our definition for the JSON of an Environment.
 
     Raises:
@@ -183,7 +185,7 @@ def definition_of(environments: Environments, environment: Mapping[str, Any]) ->
     """
     body = _keys_lowered(environment)
     docker, python = _part(body, "docker"), _part(body, "python")
-    definition = _base(environments, docker)
+    definition = _base(environments, workspace, docker)
     conda = python.get("condaDependencies")
     if python.get("userManagedDependencies") or not isinstance(conda, Mapping):
         return definition
@@ -197,7 +199,7 @@ def _v1_properties(environment: Mapping[str, Any]) -> dict[str, str]:
     return {_V1_PROPERTY: json.dumps(values, sort_keys=True)} if values else {}
 
 
-def _base(environments: Environments, docker: Mapping[str, Any]) -> dict[str, Any]:
+def _base(environments: Environments, workspace: str, docker: Mapping[str, Any]) -> dict[str, Any]:
     """What packages are installed into: an image, or the result of a Dockerfile."""
     image, text = str(docker.get("baseImage") or ""), str(docker.get("baseDockerfile") or "")
     context = _part(docker, "buildContext")
@@ -208,7 +210,7 @@ def _base(environments: Environments, docker: Mapping[str, Any]) -> dict[str, An
             "set the others to None",
         )
     if text:
-        return {"build": {"path": environments.images.context_of(text)}}
+        return {"build": {"path": environments.images.context_of(workspace, text)}}
     if context:
         path = str(context.get("location") or "")
         if not path.startswith(SNAPSHOT_PREFIX):
@@ -243,7 +245,7 @@ def environment_json(
         environments, workspace, name
     ):
         asset = assets.get(environments.db, workspace, name, version)
-        document = to_json(environments, asset.name, asset.version, asset.definition)
+        document = to_json(environments, workspace, asset.name, asset.version, asset.definition)
         return {**document, **json.loads(asset.properties.get(_V1_PROPERTY, "{}"))}
     reference = name if version == versions.LATEST else f"{name}:{version}"
     resolved = showing.resolved_json(environments, workspace, reference)
@@ -255,7 +257,7 @@ def environment_json(
         "dependencies": [python, "pip", {"pip": packages or list(resolved["requirements"])}],
     }
     version = resolved["ref"].rpartition(":")[2] if version == versions.LATEST else version
-    return to_json(environments, name, version, {"image": _IMAGE, "conda_file": conda})
+    return to_json(environments, workspace, name, version, {"image": _IMAGE, "conda_file": conda})
 
 
 def _is_published(environments: Environments, workspace: str, name: str) -> bool:
@@ -284,11 +286,18 @@ def _is_published_unchanged(
     except TorchyardError:
         # Creating a job with it, or registering it, reports the reason.
         return None
-    return definition_of(environments, environment) == definition_of(environments, published)
+    mine, theirs = (
+        definition_of(environments, workspace, each) for each in (environment, published)
+    )
+    return mine == theirs
 
 
 def to_json(
-    environments: Environments, name: str, version: str, definition: Mapping[str, Any]
+    environments: Environments,
+    workspace: str,
+    name: str,
+    version: str,
+    definition: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The keys of azureml.core.Environment, in its own serialization."""
     conda = definition.get("conda_file")
@@ -302,7 +311,7 @@ def to_json(
     document = azureml_environment.document(name, version, image, conda is None)
     document["python"]["condaDependencies"] = conda
     if build:
-        text = environments.images.text_alone(build["path"])
+        text = environments.images.text_alone(workspace, build["path"])
         file = build.get("dockerfile_path") or "Dockerfile"
         context = {"locationType": None, "location": build["path"], "dockerfilePath": file}
         document["docker"] |= {"baseDockerfile": text} if text else {"buildContext": context}

@@ -123,7 +123,7 @@ def _environment(
         return None
     try:
         if isinstance(environment, Mapping):
-            return environments.to_json(services, "", "", environment)
+            return environments.to_json(services, workspace, "", "", environment)
         ref = refs.parse(environment)
         return environments.environment_json(services, workspace, ref.name, ref.version or "latest")
     except TorchyardError:

@@ -29,6 +29,7 @@ from torchyard.azureml.common.calls import AzureCall, object_at, objects_at
 from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import files
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores
@@ -48,7 +49,7 @@ _CHUNK = 1 << 20
 class Snapshots:
     """Snapshots by the ids that clients chose, stored in the default datastore."""
 
-    blobs: Blobs
+    blobs: BlobFolders
     datastores: Datastores
 
     def find(self, workspace: str, snapshot_id: str) -> Snapshot:
@@ -64,7 +65,7 @@ class Snapshots:
                 f"snapshot `{snapshot_id}` is not in workspace `{workspace}`",
                 "delete the folder `~/.azureml`, where the client remembers it, and submit again",
             ) from None
-        return self.blobs.snapshot(json.loads(path.read_text())["snapshot"])
+        return self.blobs.of(workspace).snapshot(json.loads(path.read_text())["snapshot"])
 
     def create(
         self,
@@ -93,17 +94,17 @@ class Snapshots:
         parent_files = {}
         if parent and parent != _NONE:
             parent_files = {file.path: file for file in self.find(workspace, parent).files}
-        snapshot_files, folders = [], set()
+        snapshot_files, folders, blobs = [], set(), self.blobs.of(workspace)
         for path in paths:
             if path in staged:
                 upload = self.datastores.file(workspace, BLOB_STORE, _checked(staged[path]))
-                snapshot_files.append(self._stored(path, upload))
+                snapshot_files.append(_stored(blobs, path, upload))
                 folders.add("/".join(staged[path].split("/")[:2]))
             elif path in parent_files:
                 snapshot_files.append(parent_files[path])
             else:
                 raise InvalidInput(f"file `{path[:200]}` of the snapshot was not uploaded")
-        snapshot = self.blobs.put_snapshot({"files": [asdict(file) for file in snapshot_files]})
+        snapshot = blobs.put_snapshot({"files": [asdict(file) for file in snapshot_files]})
         with self.datastores.writing(workspace, BLOB_STORE, _record_path(snapshot_id)) as writing:
             writing.write(json.dumps({"snapshot": snapshot.id}).encode())
         for folder in folders:
@@ -112,24 +113,13 @@ class Snapshots:
 
     def zipped(self, workspace: str, snapshot_id: str) -> str:
         """The path in the default datastore of the snapshot as a zip file."""
-        snapshot = self.find(workspace, snapshot_id)
+        snapshot, blobs = self.find(workspace, snapshot_id), self.blobs.of(workspace)
         path = f"{_FOLDER}/{snapshot_id.lower()}.zip"
         with self.datastores.writing(workspace, BLOB_STORE, path) as writing:
             with zipfile.ZipFile(_Sink(writing), "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in snapshot.files:
-                    archive.write(self.blobs.path(file.sha256), file.path)
+                    archive.write(blobs.path(file.sha256), file.path)
         return path
-
-    def _stored(self, path: str, upload: Path) -> SnapshotFile:
-        digest = hashlib.sha256()
-        with open(upload, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-        sha256 = digest.hexdigest()
-        if self.blobs.missing([sha256]):
-            with open(upload, "rb") as file:
-                self.blobs.put(sha256, iter(lambda: file.read(_CHUNK), b""))
-        return SnapshotFile(path, sha256, upload.stat().st_size)
 
 
 class _Sink:
@@ -147,6 +137,18 @@ class _Sink:
 
     def close(self) -> None:
         return None
+
+
+def _stored(blobs: Blobs, path: str, upload: Path) -> SnapshotFile:
+    digest = hashlib.sha256()
+    with open(upload, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    sha256 = digest.hexdigest()
+    if blobs.missing([sha256]):
+        with open(upload, "rb") as file:
+            blobs.put(sha256, iter(lambda: file.read(_CHUNK), b""))
+    return SnapshotFile(path, sha256, upload.stat().st_size)
 
 
 routes = RouteTable("/content/snapshots")

@@ -60,15 +60,15 @@ def read(services: FileServices, call: Call, request: Mapping[str, Any]) -> Imag
     environment = object_at(request, "environment")
     assets = objects_at(request, "assets")
     if not assets:
-        return _without_code(services, chosen_models)
+        return _without_code(services, call, chosen_models)
     variables = fields.texts(environment, "environmentVariables", ("environment",))
     script = variables.pop(ENTRY_SCRIPT, "") or _imported(services, call, request, assets)
     code = [asset for asset in assets if asset.get("id") != request.get("driverProgram")]
-    snapshot = _snapshot(services.blobs, _code(services, call, code))
+    snapshot = _snapshot(_blobs(services, call), _code(services, call, code))
     script = files.safe_relative(script)
     return Image(
         models=tuple(f"{model.name}:{model.version}" for model in chosen_models),
-        model=_reference(services, chosen_models),
+        model=_reference(services, call, chosen_models),
         code=snapshot,
         scoring_script=script,
         environment=_environment(services, call, environment, variables),
@@ -93,23 +93,23 @@ def _model(db: Database, call: Call, id: str) -> Model:
 
 
 def _reference(
-    services: FileServices, chosen_models: Sequence[Model]
+    services: FileServices, call: Call, chosen_models: Sequence[Model]
 ) -> str | Mapping[str, Any] | None:
     """What AZUREML_MODEL_DIR leads to: one model, or `NAME/VERSION/…` of each."""
     if not chosen_models:
         return None
     if len(chosen_models) == 1:
         return f"azureml:{chosen_models[0].name}:{chosen_models[0].version}"
-    together = []
+    together, blobs = [], _blobs(services, call)
     for model in chosen_models:
         folder = "" if model.single else f"{models.folder_name(model)}/"
         for file in model.files:
             source = actions.file(services.datastores, model, file.path)
-            if services.blobs.missing([file.sha256]):
-                services.blobs.put(file.sha256, files.chunks(open(source, "rb")))
+            if blobs.missing([file.sha256]):
+                blobs.put(file.sha256, files.chunks(open(source, "rb")))
             path = f"{model.name}/{model.version}/{folder}{file.path}"
             together.append(SnapshotFile(path, file.sha256, file.size_bytes))
-    return {"path": _snapshot(services.blobs, together), "type": "custom_model"}
+    return {"path": _snapshot(blobs, together), "type": "custom_model"}
 
 
 def _imported(
@@ -137,14 +137,15 @@ def _code(
     services: FileServices, call: Call, assets: Sequence[Mapping[str, Any]]
 ) -> list[SnapshotFile]:
     code: dict[str, SnapshotFile] = {}
+    blobs = _blobs(services, call)
     for asset in assets:
         upload = _upload(services, call, asset)
         if asset.get("unpack"):
-            unpacked = archives.unpacked(services.blobs, upload, _temporary(services.home))
+            unpacked = archives.unpacked(blobs, upload, _temporary(services.home))
             code.update({file.path: file for file in unpacked})
         else:
             path = files.safe_relative(str(asset.get("id") or "").rpartition("/")[2])
-            code[path] = archives.stored(services.blobs, path, upload)
+            code[path] = archives.stored(blobs, path, upload)
     return list(code.values())
 
 
@@ -183,7 +184,7 @@ def _environment(
     return reference
 
 
-def _without_code(services: FileServices, chosen_models: Sequence[Model]) -> Image:
+def _without_code(services: FileServices, call: Call, chosen_models: Sequence[Model]) -> Image:
     if len(chosen_models) != 1:
         raise InvalidInput(
             "a web service without a scoring script has exactly one model",
@@ -192,7 +193,7 @@ def _without_code(services: FileServices, chosen_models: Sequence[Model]) -> Ima
         )
     (model,) = chosen_models
     framework, version = models.framework_of(model)
-    ids, reference = (f"{model.name}:{model.version}",), _reference(services, chosen_models)
+    ids, reference = (f"{model.name}:{model.version}",), _reference(services, call, chosen_models)
     if framework == _ONNX:
         packages = ["onnxruntime", "numpy"]
         return Image(models=ids, model=reference, environment=_python(packages))
@@ -202,13 +203,14 @@ def _without_code(services: FileServices, chosen_models: Sequence[Model]) -> Ima
             "give an InferenceConfig with `entry_script` and `environment`",
             at=["modelIds"],
         )
-    text = services.blobs.put_bytes(_SKLEARN_SCRIPT.read_bytes())
+    blobs = _blobs(services, call)
+    text = blobs.put_bytes(_SKLEARN_SCRIPT.read_bytes())
     script = SnapshotFile("score.py", text, _SKLEARN_SCRIPT.stat().st_size)
     packages = [f"scikit-learn=={version}" if version else "scikit-learn", "joblib"]
     return Image(
         models=ids,
         model=reference,
-        code=_snapshot(services.blobs, [script]),
+        code=_snapshot(blobs, [script]),
         scoring_script="score.py",
         environment=_python(packages),
     )
@@ -216,6 +218,10 @@ def _without_code(services: FileServices, chosen_models: Sequence[Model]) -> Ima
 
 def _python(packages: Sequence[str]) -> Mapping[str, Any]:
     return {"conda_file": {"dependencies": ["python", "pip", {"pip": list(packages)}]}}
+
+
+def _blobs(services: FileServices, call: Call) -> Blobs:
+    return services.blobs.of(call.workspace.name)
 
 
 def _snapshot(blobs: Blobs, code: Sequence[SnapshotFile]) -> str:

@@ -210,13 +210,13 @@ def _image_request(services: FileServices, deployed: Deployed) -> dict[str, Any]
 def _environment(services: FileServices, workspace: str, written: Any) -> dict[str, Any]:
     """As azureml.core.Environment; the client asks of it only that there is one."""
     if isinstance(written, Mapping):
-        return environments.to_json(services.environments, "service", "1", written)
+        return environments.to_json(services.environments, workspace, "service", "1", written)
     with suppress(TorchyardError):
         reference = refs.parse(str(written))
         return environments.environment_json(
             services.environments, workspace, reference.name, reference.version or "latest"
         )
-    return environments.to_json(services.environments, "service", "1", {})
+    return environments.to_json(services.environments, workspace, "service", "1", {})
 
 
 def _resources(raw: Mapping[str, Any]) -> dict[str, Any]:

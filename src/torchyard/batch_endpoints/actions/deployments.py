@@ -233,7 +233,7 @@ def _pinned(
     stored_spec = deployment_spec.read(pinned.document)
     if stored_spec.code is None and not _is_mlflow(stored_spec.model):
         raise _without_code()
-    job = scoring_jobs.template(services.blobs, stored_spec)
+    job = scoring_jobs.template(services.blobs.of(workspace), stored_spec)
     try:
         checked = submission.check(services, workspace, job)
     except TorchyardError as error:

@@ -50,7 +50,9 @@ def invoke(
     endpoint = endpoints.get(services.db, workspace, endpoint_name)
     deployment = _chosen(services.db, endpoint, invocation_request.deployment_name)
     spec = _changed(deployment, invocation_request)
-    job_document = scoring_jobs.document_of(services.blobs, spec, endpoint.name, invocation_request)
+    job_document = scoring_jobs.document_of(
+        services.blobs.of(workspace), spec, endpoint.name, invocation_request
+    )
     if (
         invocation_request.job_name
         and jobs.find_by_name(services.db, workspace, invocation_request.job_name) is not None

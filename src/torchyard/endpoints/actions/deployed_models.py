@@ -55,7 +55,7 @@ def pin(
         InvalidSpec: model, code, environment or cluster is not there, or don't go together.
     """
     model, model_files = _model(services, workspace, spec.model, identity)
-    _check_code(services.blobs, spec, model, model_files)
+    _check_code(services.blobs.of(workspace), spec, model, model_files)
     environment = spec.environment
     if environment is None:
         environment = _environment_of(model, model_files)

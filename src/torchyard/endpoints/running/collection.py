@@ -46,7 +46,9 @@ def variables(
     services: FileServices, deployment: Deployment, spec: DeploymentSpec
 ) -> dict[str, str]:
     """What an instance's supervisor needs; empty where its script collects nothing."""
-    if spec.data_collector is None or not is_by_script(services.blobs, spec):
+    if spec.data_collector is None or not is_by_script(
+        services.blobs.of(deployment.workspace), spec
+    ):
         return {}
     deployment_key = (deployment.workspace, deployment.endpoint, deployment.name)
     rates = {

@@ -65,7 +65,7 @@ def document_of(
     environment, variables, _ = environments.for_instances(
         services.environments, deployment.workspace, spec
     )
-    program = programs.of(services.blobs, spec)
+    program = programs.of(services.blobs.of(deployment.workspace), spec)
     document: dict[str, Any] = {
         "name": instance.job,
         "display_name": f"{deployment.endpoint}/{deployment.name} {instance.number}",

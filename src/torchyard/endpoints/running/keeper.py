@@ -289,7 +289,7 @@ class Keeper:
                 there = instances.get((workspace, name, each.name), [])
                 stores = self._services.datastores
                 collected = collected_data.folder_of(stores, workspace, name, each.name)
-                by_script = collection.is_by_script(self._services.blobs, spec)
+                by_script = collection.is_by_script(self._services.blobs.of(workspace), spec)
                 of_endpoint[each.name] = routing.deployment_row(
                     each, spec, there, collected, by_script
                 )

@@ -18,6 +18,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from torchyard.base import files
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed
 from torchyard.environments.build import (
@@ -92,7 +93,7 @@ class EnvironmentPaths:
     @property
     def blobs(self) -> Blobs:
         """Where they are kept, unless there is a wheel store."""
-        return Blobs(self.root.parent / "blobs")
+        return BlobFolders(self.root.parent / "blobs").of_builds
 
     def is_whole(self) -> bool:
         # The link is followed: an environment whose Python was removed has to be built again.

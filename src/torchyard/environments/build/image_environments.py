@@ -10,17 +10,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.environments.build import image_builder
 from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.build.image_builder import Inner
 from torchyard.environments.images import containers, image_folder
 from torchyard.environments.images.containers import ContainerSettings, EngineSearch
-from torchyard.environments.images.definition import Sources
+from torchyard.environments.images.definition import Sources, no_snapshot
 from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.uv import Uv
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
@@ -54,27 +55,37 @@ class Images:
         self._variables = variables
         self._find = find
         self._has_build_user = has_build_user
-        self._blobs = Blobs(home / "blobs")
+        self._blobs = BlobFolders(home / "blobs")
         self._lock = threading.Lock()
         self._search: tuple[ContainerSettings, EngineSearch] | None = None
         self._searched_at = 0.0
 
-    def sources(self) -> Sources:
-        return Sources(self._text, lambda: containers.read(self._home).os_image)
+    def sources(self, workspace: str) -> Sources:
+        """Of Dockerfiles in what the workspace has; what is read can be built from.
 
-    def context_of(self, dockerfile: str) -> str:
+        Args:
+            workspace: none has any when it is empty.
+        """
+        text = partial(self._text, workspace) if workspace else no_snapshot
+        return Sources(text, lambda: containers.read(self._home).os_image)
+
+    def context_of(self, workspace: str, dockerfile: str) -> str:
         """The path of a build context that holds only this Dockerfile."""
-        content = dockerfile.encode()
-        file = {"path": _DOCKERFILE, "sha256": self._blobs.put_bytes(content), "size": len(content)}
-        return f"{_SNAPSHOT}{self._blobs.put_snapshot({'files': [file]}).id}"
+        blobs, content = self._blobs.of(workspace), dockerfile.encode()
+        file = {"path": _DOCKERFILE, "sha256": blobs.put_bytes(content), "size": len(content)}
+        return f"{_SNAPSHOT}{blobs.put_snapshot({'files': [file]}).id}"
 
-    def text_alone(self, context: str) -> str:
+    def text_alone(self, workspace: str, context: str) -> str:
         """The Dockerfile of a build context that holds only it; empty for any other."""
         if not context.startswith(_SNAPSHOT):
             return ""
         id = context.removeprefix(_SNAPSHOT)
-        files = self._blobs.snapshot(id).files
-        return self._text(id, _DOCKERFILE) if [file.path for file in files] == [_DOCKERFILE] else ""
+        files = self._blobs.of(workspace).snapshot(id).files
+        return (
+            self._text(workspace, id, _DOCKERFILE)
+            if [file.path for file in files] == [_DOCKERFILE]
+            else ""
+        )
 
     def engine(self) -> EngineSearch:
         """The engine of this machine; searched again now and then."""
@@ -104,7 +115,7 @@ class Images:
         self.refuse(spec)
         engine = self.engine().engine
         assert engine is not None
-        return image_builder.run(spec, paths, engine, inner, self._blobs, log)
+        return image_builder.run(spec, paths, engine, inner, self._blobs.of_builds, log)
 
     def remove(self, folder: Path) -> None:
         """Remove the folder, and the engine's images for it."""
@@ -129,12 +140,14 @@ class Images:
         body |= {key: facts[name] for name, key in names.items()}
         return {**body, "built_by": facts["engine"]}
 
-    def _text(self, snapshot: str, path: str) -> str:
-        for file in self._blobs.snapshot(snapshot).files:
+    def _text(self, workspace: str, snapshot: str, path: str) -> str:
+        self._blobs.lend(workspace, snapshot)
+        blobs = self._blobs.of(workspace)
+        for file in blobs.snapshot(snapshot).files:
             if file.path == path.removeprefix("./"):
                 if file.size > _MOST_BYTES:
                     raise InvalidSpec(f"`{path}` is larger than 1 MB", "name a Dockerfile")
-                return self._blobs.path(file.sha256).read_text("utf-8-sig", "replace")
+                return blobs.path(file.sha256).read_text("utf-8-sig", "replace")
         raise NotFound(
             f"the build context has no file `{path}`",
             "name it in `dockerfile_path`, relative to the context's folder; "

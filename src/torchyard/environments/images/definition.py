@@ -37,11 +37,11 @@ class Sources:
     os_image: Callable[[], str] = lambda: DEFAULT_OS_IMAGE
 
 
-def _no_snapshot(snapshot: str, path: str) -> str:
+def no_snapshot(snapshot: str, path: str) -> str:
     raise NotFound(f"snapshot `{snapshot[:12]}…` does not exist", "upload the folder again")
 
 
-NOTHING = Sources(_no_snapshot)
+NOTHING = Sources(no_snapshot)
 
 
 def put_into(image: str, spec: EnvironmentSpec, at: At) -> EnvironmentSpec:

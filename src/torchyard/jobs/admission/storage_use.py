@@ -50,7 +50,7 @@ def known(connection: Connection, workspace: str, user: str = "") -> int:
 def _size(services: FileServices, job: Job) -> StoredSize:
     code = str(job.document.get("code") or "")
     snapshot = code.removeprefix(SNAPSHOT_PREFIX) if code.startswith(SNAPSHOT_PREFIX) else ""
-    snapshot_bytes = _snapshot_bytes(services.blobs, snapshot) if snapshot else 0
+    snapshot_bytes = _snapshot_bytes(services.blobs.of(job.workspace), snapshot) if snapshot else 0
     return StoredSize(job.id, _files_bytes(services, job), snapshot, snapshot_bytes)
 
 

@@ -165,10 +165,11 @@ def _describe_server(
 ) -> _ServerView:
     attempt = launch.attempt
     if attempt.is_local:
+        blobs = services.blobs.of(attempt.workspace)
         return _ServerView(
             server_url,
             scratch=str(scratch.folder(services, attempt.id)),
-            blobs="" if services.node.is_separate else str(services.blobs.folder),
+            blobs="" if services.node.is_separate else str(blobs.folder),
             single_host=True,
             server_file=str(services.node.server_file),
         )

@@ -2,7 +2,8 @@
 
 Owns: which blobs, environments, copies of inputs, caches, scratch folders and logs are removed,
 which stay, and why.
-Leaves: which records name what to references.py, files of interrupted programs to stale_files.py,
+Leaves: which records name what to references.py, blobs to unnamed_blobs.py, files of interrupted
+programs to stale_files.py,
 folders of models and uploads that are not registered to unregistered.py, stored budgets to
 reclaiming_settings.py, each folder to the package that owns it.
 Always: what a record names stays; each item is checked again at the moment of its removal, under
@@ -24,7 +25,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.errors import Conflict
 from torchyard.environments.packages import caches
 from torchyard.executors.runner_client import RunnerRefused
-from torchyard.jobs.cleanup import references, stale_files, unregistered
+from torchyard.jobs.cleanup import references, stale_files, unnamed_blobs, unregistered
 from torchyard.jobs.files import scratch
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import ENDED
@@ -111,8 +112,8 @@ def _removed(services: Services, options: GcOptions, item: GcItem) -> GcItem:
     now_s = services.clock.now().timestamp()
     is_removed = True
     if item.kind == "blobs":
-        removed = services.blobs.remove(_unnamed(services), now_s - options.grace_s)
-        return replace(item, name=f"{len(removed)} files") if removed else _stays(item)
+        removed = unnamed_blobs.remove(services, now_s - options.grace_s)
+        return replace(item, name=f"{removed} files") if removed else _stays(item)
     if item.kind == "environment":
         is_removed = services.environments.folders.remove(
             item.name, lambda connection: item.name in references.environments(connection)
@@ -139,35 +140,18 @@ def _stays(item: GcItem) -> GcItem:
 
 
 def _blobs(services: FileServices, options: GcOptions) -> Iterator[GcItem]:
-    with services.db.read() as connection:
-        references_by_snapshot = references.snapshots(connection)
-    sizes = {sha256: (size, at) for sha256, size, at in services.blobs.all()}
-    left = dict(sizes)
-    for snapshot, by in sorted(references_by_snapshot.items()):
-        parts = [sha256 for sha256 in services.blobs.parts(snapshot) if left.pop(sha256, None)]
-        if snapshot in sizes:
-            more = f" and {len(by) - 1} more" if len(by) > 1 else ""
-            size = sum(sizes[sha256][0] for sha256 in parts)
-            yield GcItem("snapshot", snapshot[:12], size, False, f"used by {by[0]}{more}")
+    found = unnamed_blobs.survey(services)
+    for snapshot, size, (first, *others) in found.named:
+        more = f" and {len(others)} more" if others else ""
+        yield GcItem("snapshot", snapshot[:12], size, False, f"used by {first}{more}")
     before_s = services.clock.now().timestamp() - options.grace_s
     for remove, reason in (
         (True, "no job, model or data asset uses them"),
         (False, "new: an upload may be in progress"),
     ):
-        group = [size for size, at in left.values() if (at < before_s) is remove]
+        group = [size for size, at in found.unnamed if (at < before_s) is remove]
         if group:
             yield GcItem("blobs", f"{len(group)} files", sum(group), remove, reason)
-
-
-def _unnamed(services: FileServices) -> list[str]:
-    # Listed before the records are read: what is uploaded later is not in the list.
-    everything = [sha256 for sha256, _, _ in services.blobs.all()]
-    with services.db.read() as connection:
-        snapshots = references.snapshots(connection)
-    parts: set[str] = set()
-    for snapshot in snapshots:
-        parts |= services.blobs.parts(snapshot)
-    return [sha256 for sha256 in everything if sha256 not in parts]
 
 
 # Environments and inputs

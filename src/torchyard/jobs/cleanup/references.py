@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from torchyard.base.db import metadata
+from torchyard.data import codes
 from torchyard.data.datastores import MODELS, UPLOADS
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import ENDED
@@ -41,16 +42,28 @@ _STORED = re.compile(r"(?:/|%2[fF])([0-9a-f]{32}|[0-9a-f]{12})(?![0-9a-f])")
 _ABOUT_FILES = ("checksums", "file_properties")
 
 
-def snapshots(connection: Connection) -> dict[str, list[str]]:
-    """Who names each snapshot, in words for users."""
-    users: dict[str, set[str]] = defaultdict(set)
+def snapshots(connection: Connection) -> dict[tuple[str, str], list[str]]:
+    """Who names each snapshot, in words for users, by workspace and snapshot.
+
+    The workspace is empty for rows of tables that have none.
+    """
+    users: dict[tuple[str, str], set[str]] = defaultdict(set)
     for table in metadata.sorted_tables:
-        name = table.c.name if "name" in table.c else literal("")
-        for name_of_row, *texts in _rows_with(connection, table, "snapshot:", first=name):
+        about = [
+            table.c[name] if name in table.c else literal("") for name in ("workspace", "name")
+        ]
+        for workspace, name, *texts in _rows_with(connection, table, "snapshot:", first=about):
             for text in texts:
                 for snapshot in _SNAPSHOT.findall(text or ""):
-                    users[snapshot].add(_shown(table.name, name_of_row or ""))
-    return {snapshot: sorted(by) for snapshot, by in users.items()}
+                    users[workspace, snapshot].add(_shown(table.name, name or ""))
+    return {named: sorted(by) for named, by in users.items()}
+
+
+def snapshots_by_workspace(connection: Connection) -> list[tuple[str, str]]:
+    """Each workspace with each snapshot that its records name."""
+    named = {named for named in snapshots(connection) if named[0]}
+    rows = connection.execute(select(codes.codes.c.workspace, codes.codes.c.snapshot))
+    return sorted(named | {(row.workspace, row.snapshot) for row in rows})
 
 
 def stored_folders(connection: Connection) -> set[str]:
@@ -67,13 +80,13 @@ def stored_folders(connection: Connection) -> set[str]:
 
 
 def _rows_with(
-    connection: Connection, table: Table, *parts: str, first: ColumnElement[str] | None = None
+    connection: Connection, table: Table, *parts: str, first: Sequence[ColumnElement[str]] = ()
 ) -> Iterable[Sequence[Any]]:
     """All texts of the rows that have one of these parts in any text, `first` before them."""
     texts = [cast(column, Text) for column in table.c if _is_text(column.type)]
     if not texts:
         return ()
-    query = select(*(texts if first is None else [first, *texts]))
+    query = select(*first, *texts)
     having = or_(*(text.contains(part) for text in texts for part in parts))
     return connection.execute(query.where(having))
 

@@ -63,9 +63,9 @@ def are_ready(services: FileServices, job: CommandJob) -> bool:
             folder = _ready(services.fetcher, job, job_input)
             if folder is None:
                 return False
-            _check_table(services.blobs, name, job_input, folder)
+            _check_table(services.blobs.of(job.workspace), name, job_input, folder)
         else:
-            _check_table(services.blobs, name, job_input)
+            _check_table(services.blobs.of(job.workspace), name, job_input)
     return True
 
 
@@ -86,9 +86,9 @@ def bring(services: FileServices, job: CommandJob, canceled: Callable[[], bool])
                 canceled,
                 job.owner,
             )
-            _check_table(services.blobs, name, job_input, folder)
+            _check_table(services.blobs.of(job.workspace), name, job_input, folder)
         else:
-            _check_table(services.blobs, name, job_input)
+            _check_table(services.blobs.of(job.workspace), name, job_input)
 
 
 def let_read(services: Services, job: Job, input_plans: Mapping[str, InputPlan]) -> None:

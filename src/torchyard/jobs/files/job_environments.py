@@ -45,9 +45,10 @@ def export(services: FileServices, job: Job, form: str) -> dict[str, Any]:
     spec = _pinned(services.db, job)
     image = spec.image
     if image is not None and image.dockerfile and form == "dockerfile":
+        sources = services.environments.images.sources(job.workspace)
         body = {
             "file": PurePosixPath(image.dockerfile).name,
-            "text": services.environments.images.sources().text(image.context, image.dockerfile),
+            "text": sources.text(image.context, image.dockerfile),
             "source": "definition",
             "notices": list(spec.notices),
             "name": spec.ref or job.name,

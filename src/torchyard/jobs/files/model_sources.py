@@ -36,7 +36,7 @@ def find(services: FileServices, workspace: str, path: str) -> Iterator[Source]:
         NotFound: there is nothing there.
     """
     if path.startswith(SNAPSHOT_PREFIX):
-        yield _of_snapshot(services.blobs, path.removeprefix(SNAPSHOT_PREFIX))
+        yield _of_snapshot(services.blobs.of(workspace), path.removeprefix(SNAPSHOT_PREFIX))
         return
     job_uri = uris.job_output(path)
     if job_uri is None and not uris.protocol_of(path) and not path.startswith("azureml:"):

@@ -113,7 +113,9 @@ def image(
 @needs(Permission.READ)
 def code(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
     """The files of the snapshot that the job runs with."""
-    snapshot_files = job_code.files_of(services.blobs, actions.get(services, workspace, name))
+    snapshot_files = job_code.files_of(
+        services.blobs.of(workspace), actions.get(services, workspace, name)
+    )
     return {
         "value": [
             {"path": file.path, "size_bytes": file.size, "sha256": file.sha256}
@@ -126,7 +128,9 @@ def code(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
 @needs(Permission.READ)
 def code_file(services: ServicesOf, workspace: str, name: str, path: str) -> dict[str, Any]:
     """The head of a file of the snapshot, as `preview` gives it of an output."""
-    return job_code.preview(services.blobs, actions.get(services, workspace, name), path)
+    return job_code.preview(
+        services.blobs.of(workspace), actions.get(services, workspace, name), path
+    )
 
 
 @router.get("/code/diff")
@@ -134,7 +138,7 @@ def code_file(services: ServicesOf, workspace: str, name: str, path: str) -> dic
 def code_diff(services: ServicesOf, workspace: str, name: str, other: str) -> dict[str, Any]:
     """Which files differ from those of another job, of which `name` is taken to be the newer."""
     new, old = (actions.get(services, workspace, each) for each in (name, other))
-    changes = job_code.changes(services.blobs, old, new)
+    changes = job_code.changes(services.blobs.of(workspace), old, new)
     return {"value": [{"path": path, "change": change} for path, change in changes]}
 
 
@@ -145,7 +149,7 @@ def code_file_diff(
 ) -> dict[str, Any]:
     """The changed lines of one file; none for a binary one."""
     new, old = (actions.get(services, workspace, each) for each in (name, other))
-    return job_code.file_diff(services.blobs, old, new, path)
+    return job_code.file_diff(services.blobs.of(workspace), old, new, path)
 
 
 @router.get("/environment")

@@ -147,9 +147,11 @@ async def history(
 @router.get("/blobs/{sha256}")
 @needs(Permission.WORKER)
 def get_blob(services: ServicesOf, attempt_id: str, sha256: str) -> OpenFileResponse:
-    if not services.blobs.has(sha256):
+    _, job = worker_reports.get(services, attempt_id)
+    blobs = services.blobs.of(job.workspace)
+    if not blobs.has(sha256):
         raise NotFound(f"blob `{sha256[:12]}…` is not on this server")
-    return OpenFileResponse(services.blobs.path(sha256), media_type="application/octet-stream")
+    return OpenFileResponse(blobs.path(sha256), media_type="application/octet-stream")
 
 
 @router.get("/inputs/{name}")

@@ -52,7 +52,7 @@ def pin(
     if job_input.type == LITERAL or (path.startswith(LOCAL) and not uploaded):
         return Pinned(path)
     if path.startswith(SNAPSHOT_PREFIX):
-        services.blobs.snapshot(path.removeprefix(SNAPSHOT_PREFIX))
+        services.blobs.of(workspace).snapshot(path.removeprefix(SNAPSHOT_PREFIX))
         return Pinned(path)
     if uris.job_output(path) is not None:
         return _of_job(services, workspace, job, job_input)

@@ -91,7 +91,8 @@ def _checked(services: Services, workspace: str, document: Any, uploaded: bool) 
     fitting = [*chosen, *_fits(services, workspace, job, rehearsed)]
     environment = _at(("environment",), lambda: _environment(services.environments, workspace, job))
     if job.code:
-        _at(("code",), lambda: pinning.code_exists(services.blobs, job.code, uploaded))
+        blobs = services.blobs.of(workspace)
+        _at(("code",), lambda: pinning.code_exists(blobs, job.code, uploaded))
     if job.parent_job_name:
         _parent_exists(services, workspace, job)
     paths = {}

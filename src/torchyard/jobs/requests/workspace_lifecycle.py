@@ -20,15 +20,17 @@ from torchyard.data import assets, codes, datastores, saved_datasets, url_maps
 from torchyard.data.datastores import BUILT_IN
 from torchyard.environments import assets as environments
 from torchyard.jobs.records import experiment_store, store
-from torchyard.jobs.services import FileServices, RecordServices
+from torchyard.jobs.services import FileServices
 from torchyard.models import logged
 from torchyard.models import registry as models
 from torchyard.shared.plurals import plural
 from torchyard.workspaces import actions as workspaces
 
 
-def provision(services: RecordServices, workspace: str) -> None:
+def provision(services: FileServices, workspace: str) -> None:
     """Create the compute `local`; the default datastores need nothing."""
+    # An upload may have outlived the last workspace of that name.
+    services.blobs.forget(workspace)
     computes.ensure_local(services.db, services.clock, workspace)
 
 
@@ -63,6 +65,7 @@ def delete_empty(services: FileServices, workspace: str) -> None:
         workspaces.forget(connection, workspace)
     for name in BUILT_IN:
         shutil.rmtree(services.datastores.root(workspace, name), ignore_errors=True)
+    services.blobs.forget(workspace)
 
 
 def _describe_contents(services: FileServices, workspace: str) -> list[str]:

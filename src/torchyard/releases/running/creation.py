@@ -154,7 +154,7 @@ def _create_new(
         assets.refuse_adding(services.db, workspace, base.name, identity.user)
         _refuse_old(services, workspace, base)
         candidates.to_resolve(services.environments, workspace, base, name)
-    validation_jobs.of_request(services.blobs, request)
+    validation_jobs.of_request(services.blobs.of(workspace), request)
     compute = str(request.get("compute") or "local").removeprefix("azureml:")
     if compute.lower() != choosing.AUTO:
         computes.get(services.db, workspace, compute)

@@ -163,7 +163,7 @@ def _status(db: Database, job: Job) -> Status | None:
 
 def _children(services: FileServices, record: Record) -> list[Job]:
     """The validation jobs that exist."""
-    names = validation_jobs.workloads_by_job(services.blobs, record)
+    names = validation_jobs.workloads_by_job(services.blobs.of(record.workspace), record)
     children = (jobs.find_by_name(services.db, record.workspace, name) for name in names)
     return [job for job in children if job is not None and job.parent == record.job]
 
@@ -183,7 +183,7 @@ def _cancel(services: Services, job: Job, record: Record) -> bool:
 
 def _validate(services: Services, job: Job, record: Record) -> bool:
     """Create the validation jobs that are missing; once all have ended, judge them."""
-    workloads = validation_jobs.workloads_by_job(services.blobs, record)
+    workloads = validation_jobs.workloads_by_job(services.blobs.of(record.workspace), record)
     existing = {child.name: child for child in _children(services, record)}
     if set(existing) != set(workloads):
         try:
@@ -220,8 +220,9 @@ def _create_jobs(services: Services, job: Job, record: Record, existing: dict[st
         cluster = computes.find(connection, record.workspace, compute.removeprefix("azureml:"))
     node_limit = cluster.max_instances if cluster is not None else 2
     owner = Identity(record.owner, TokenKind.PERSON)
+    blobs = services.blobs.of(record.workspace)
     documents = validation_jobs.documents_of(
-        services.blobs, record, environment, requested, variables, node_limit
+        blobs, record, environment, requested, variables, node_limit
     )
     for document in documents:
         if document["name"] not in existing:
