@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from jobs import support
-from torchyard.base.blobs import Blobs
+from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
@@ -16,7 +16,7 @@ def test_a_plan_holds_all_that_a_worker_may_know(
     tmp_path: Path, db: Database, clock: FakeClock
 ) -> None:
     services = support.make_services(tmp_path, db, clock)
-    blobs = Blobs(tmp_path / "blobs")
+    blobs = BlobFolders(tmp_path / "blobs").of("default")
     sha256 = blobs.put_bytes(b"print(1)\n")
     entry = {"path": "train.py", "sha256": sha256, "size": 9, "mode": "0644"}
     snapshot = blobs.put_snapshot({"files": [entry]}).id
