@@ -1,14 +1,18 @@
 """Random kills of what serves an endpoint: is every request answered, and how soon is it back?
 
     python tests/faults/endpoint_kills.py --kills 1000 --seed 7
+    python tests/faults/endpoint_kills.py --kills 100 --instances 2 --kind instance --kind in_turn
     python tests/faults/endpoint_kills.py --requests 10000
 
 While requests flow, one of the processes behind an endpoint is killed: a serving process, the
 master of gunicorn, the server that waits in line, the instance's supervisor, the router, the server
-of torchyard. Counted: requests that got anything but an answer, a 502 or a 503; and how long it
-took until another process of that kind answered. A client of a router that is killed loses its
-connection: that is counted by itself. With --requests, a deployment's code is changed again and
-again while as many requests are sent: each must be answered, with 200.
+of torchyard. `instance` kills every process of one instance, `in_turn` those of all instances, one
+instance after another, and the server. Counted: requests that got anything but an answer, a 502 or
+a 503; what is left over of instances; how long it took until another process of that kind answered,
+or as many instances as before were ready; and the longest time in which nobody got a 200. A client
+of a router that is killed loses its connection: that is counted by itself. With --requests, a
+deployment's code is changed again and again while as many requests are sent: each must be answered,
+with 200.
 """
 
 from __future__ import annotations
@@ -33,12 +37,13 @@ from urllib.parse import urlsplit
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from end_to_end.yard_under_test import Yard
-from faults.fault_site import Site, made, percentile, until
+from faults.fault_site import ENDED, Site, having, made, percentile, until
 from torchyard.endpoints.router import control
 from torchyard.shared.processes import Process, read, send
 
 KINDS = ("worker", "worker", "worker", "master", "master", "successor", "supervisor", "router",
          "server")  # fmt: skip
+OF_INSTANCES = ("instance", "in_turn")
 _ENDPOINT = "killed"
 _CLIENTS = 3
 # A request that takes longer hangs.
@@ -64,6 +69,8 @@ class Counts:
     wrong: list[str] = field(default_factory=list)
     cut_by_router: int = 0
     away_s: dict[str, list[float]] = field(default_factory=dict)
+    # Between two answers with 200, by what was killed last.
+    silence_s: dict[str, float] = field(default_factory=dict)
     missed: int = 0
 
     @property
@@ -74,8 +81,8 @@ class Counts:
 class Endpoint:
     """An endpoint of a site with one deployment, and clients that ask it."""
 
-    def __init__(self, site: Site, folder: Path) -> None:
-        self.site, self.folder = site, folder
+    def __init__(self, site: Site, folder: Path, instances: int) -> None:
+        self.site, self.folder, self.instances = site, folder, instances
         self.yard = Yard(site.home)
         (folder / "code").mkdir()
         (folder / "blue.yml").write_text(
@@ -83,6 +90,7 @@ class Endpoint:
                 {
                     "name": "blue",
                     "endpoint_name": _ENDPOINT,
+                    "instance_count": instances,
                     "model": {"path": "./code"},
                     "code_configuration": {"code": "./code", "scoring_script": "score.py"},
                     # Those that meet a server that is being replaced wait for the next one.
@@ -127,6 +135,12 @@ class Endpoint:
         finally:
             connection.close()
 
+    def jobs(self) -> list[str]:
+        """Of the instances that are ready; those that wait or have ended are none."""
+        path = f"online-endpoints/{_ENDPOINT}/deployments/blue"
+        rows = self.site.patiently("GET", path)["instances"]
+        return [row["job"] for row in rows if row["state"] == "Ready"]
+
     def router(self) -> int:
         return int(control.ask(self.site.home / "router", {"ask": "hello"})["pid"])
 
@@ -139,6 +153,13 @@ class Endpoint:
         """
         is_over = threading.Event()
         lock = threading.Lock()
+        answered_at = time.monotonic()
+
+        def note_answer(kind: str) -> None:
+            nonlocal answered_at
+            now = time.monotonic()
+            counts.silence_s[kind] = max(counts.silence_s.get(kind, 0.0), now - answered_at)
+            answered_at = now
 
         def work() -> None:
             while not is_over.is_set():
@@ -156,6 +177,8 @@ class Endpoint:
                 kinds = {kind, killing[-1] if killing else ""}
                 with lock:
                     counts.statuses[outcome] += 1
+                    if outcome == "200":
+                        note_answer(killing[-1] if killing else "")
                     if problem and "router" in kinds and "imed out" not in problem:
                         counts.cut_by_router += 1
                         time.sleep(0.02)
@@ -174,14 +197,20 @@ class Endpoint:
 
 
 @contextlib.contextmanager
-def endpoint() -> Iterator[Endpoint]:
+def endpoint(instances: int = 1) -> Iterator[Endpoint]:
     with made() as site:
         folder = site.home / "files"
         folder.mkdir()
-        yield Endpoint(site, folder)
+        yield Endpoint(site, folder, instances)
 
 
-def run(kills: int, seed: int, kinds: Sequence[str] = KINDS, pause_s: float = 1.0) -> Counts:
+def run(
+    kills: int,
+    seed: int,
+    kinds: Sequence[str] = KINDS,
+    pause_s: float = 1.0,
+    instances: int = 1,
+) -> Counts:
     """Do it; the same seed asks for the same kills.
 
     Args:
@@ -191,13 +220,60 @@ def run(kills: int, seed: int, kinds: Sequence[str] = KINDS, pause_s: float = 1.
     chance = random.Random(seed)
     plan = [kinds[number % len(kinds)] for number in range(kills)]
     chance.shuffle(plan)
-    with endpoint() as there:
+    with endpoint(instances) as there:
         killing: list[str] = []
+        until(lambda: len(there.jobs()) == instances, _BACK_S, "all instances are ready", 0.1)
         with there.load(counts, killing):
             for kind in plan:
-                _kill(there, kind, killing, counts)
+                if kind in OF_INSTANCES:
+                    _kill_instances(there, kind, chance, killing, counts)
+                else:
+                    _kill(there, kind, killing, counts)
                 time.sleep(chance.random() * pause_s)
+        counts.wrong += _left_over(there)
     return counts
+
+
+def _kill_instances(
+    there: Endpoint, kind: str, chance: random.Random, killing: list[str], counts: Counts
+) -> None:
+    jobs = there.jobs()
+    chance.shuffle(jobs)
+    victims = jobs if kind == "in_turn" else jobs[:1]
+    killing.append(kind)
+    began = time.monotonic()
+    for job in victims:
+        for scratch in {node.parent for node in there.site.nodes(job)}:
+            for process in having(str(scratch)):
+                send(process.pid, process.start_time, signal.SIGKILL)
+        time.sleep(chance.random() * 0.5)
+    if kind == "in_turn":
+        there.site.kill()
+        there.site.start()
+
+    def are_back() -> bool:
+        ready = there.jobs()
+        return len(ready) == there.instances and not set(victims) & set(ready)
+
+    until(are_back, _BACK_S, f"{kind}: as many instances as before are ready", 0.05)
+    _note_return(kind, began, killing, counts)
+
+
+def _left_over(there: Endpoint) -> list[str]:
+    """Jobs of instances that go on and are none of the deployment's, and processes of those."""
+    path = f"online-endpoints/{_ENDPOINT}/deployments/blue"
+
+    def others() -> list[str]:
+        own = {row["job"] for row in there.site.patiently("GET", path)["instances"]}
+        listed = there.site.patiently("GET", "jobs?limit=1000")["value"]
+        going = {job["name"] for job in listed if job["status"] not in ENDED}
+        scratches = (there.site.home / "scratch").glob("*/plan.json")
+        going |= {json.loads(plan.read_text())["job"] for plan in scratches}
+        return sorted(going - own)
+
+    with contextlib.suppress(AssertionError):
+        until(lambda: not others(), _BACK_S, "what was killed has ended", 0.2)
+    return [f"left over: {name}" for name in others()]
 
 
 def _kill(there: Endpoint, kind: str, killing: list[str], counts: Counts) -> None:
@@ -219,6 +295,10 @@ def _kill(there: Endpoint, kind: str, killing: list[str], counts: Counts) -> Non
             # A worker that lost its master may still answer once.
             name = "worker"
             until(lambda: _answer(there)[name] != before[name], _BACK_S, f"{kind} is back", 0.005)
+    _note_return(kind, began, killing, counts)
+
+
+def _note_return(kind: str, began: float, killing: list[str], counts: Counts) -> None:
     counts.away_s.setdefault(kind, []).append(time.monotonic() - began)
     # What was asked before it was back ends before the next one is killed.
     time.sleep(0.1)
@@ -294,6 +374,8 @@ def report(counts: Counts) -> str:
             f"{kind}: {len(seconds)} times, back after median {percentile(seconds, 0.5):.2f} s, "
             f"p99 {percentile(seconds, 0.99):.2f} s, longest {max(seconds):.2f} s"
         )
+    silences = sorted(((kind or "nothing", f"{s:.2f} s") for kind, s in counts.silence_s.items()))
+    lines.append(f"longest without an answer of 200, after what: {dict(silences)}")
     return "\n".join(lines)
 
 
@@ -302,14 +384,17 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--requests", type=int, default=0, help="during updates, without kills")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--kind", action="append", choices=sorted(set(KINDS)), help="these only")
+    parser.add_argument("--kind", action="append", choices=sorted({*KINDS, *OF_INSTANCES}),
+                        help="these only")  # fmt: skip
+    parser.add_argument("--instances", type=int, default=1)
     parser.add_argument("--pause", type=float, default=1.0, help="longest, in seconds")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     if options.requests:
         counts = update(options.requests)
     else:
-        counts = run(options.kills, options.seed, options.kind or KINDS, options.pause)
+        kinds = options.kind or (KINDS if options.instances == 1 else (*KINDS, *OF_INSTANCES))
+        counts = run(options.kills, options.seed, kinds, options.pause, options.instances)
     print(report(counts))
     return 1 if counts.wrong else 0
 

@@ -39,6 +39,19 @@ class Site:
     url: str = ""
     ready_s: float = 0.0
 
+    @property
+    def files(self) -> Path:
+        """What jobs read and write beside their own folders."""
+        return self.home
+
+    @property
+    def scratch(self) -> Path:
+        return self.home / "scratch"
+
+    def token(self) -> str:
+        """Of who asks."""
+        return (self.home / "token").read_text().strip()
+
     def start(self) -> None:
         """Start a server, on the port it had, and return when it answers."""
         began = time.monotonic()
@@ -79,6 +92,12 @@ class Site:
         self.server.kill()
         self.server.wait()
 
+    def kill_runner(self) -> None:
+        raise AssertionError("this site has no runner")
+
+    def start_runner(self) -> None:
+        raise AssertionError("this site has no runner")
+
     def ask(self, method: str, path: str, body: Any = None, timeout_s: float = 30.0) -> Any:
         """An answer of the native API, as JSON.
 
@@ -92,7 +111,7 @@ class Site:
             data=None if body is None else json.dumps(body).encode(),
             method=method,
             headers={
-                "Authorization": f"Bearer {(self.home / 'token').read_text().strip()}",
+                "Authorization": f"Bearer {self.token()}",
                 "Content-Type": "application/json",
             },
         )
@@ -135,7 +154,7 @@ class Site:
     def nodes(self, job: str) -> list[Path]:
         """The folders of the nodes of a job's running attempts."""
         folders = []
-        for plan in (self.home / "scratch").glob("*/plan.json"):
+        for plan in self.scratch.glob("*/plan.json"):
             with contextlib.suppress(OSError, ValueError):
                 if json.loads(plan.read_text())["job"] == job:
                     folders += sorted(plan.parent.glob("node-*"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import postgres_server
-from faults import endpoint_kills, kills, launch_kills, server_kills, two_servers
+from faults import endpoint_kills, kills, launch_kills, runner_faults, server_kills, two_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -29,6 +31,27 @@ def test_a_killed_server_loses_nothing() -> None:
     counts = server_kills.run(25, seed)
     print(server_kills.report(counts))
     assert counts.kills == 25
+    assert not counts.wrong, f"seed {seed}\n{server_kills.report(counts)}"
+
+
+def test_a_killed_process_of_optuna_costs_its_sweep_nothing() -> None:
+    seed = SEED
+    print(f"\nseed {seed}")
+    counts = server_kills.run(8, seed, kinds=("study", "study and server"))
+    print(server_kills.report(counts))
+    assert counts.kills == 8 and counts.sweeps and counts.missed < 8
+    assert not counts.wrong, f"seed {seed}\n{server_kills.report(counts)}"
+
+
+@pytest.mark.runner
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be a runner")
+def test_a_killed_runner_loses_nothing() -> None:
+    seed = SEED
+    print(f"\nseed {seed}")
+    site_of = runner_faults.made_with_runner
+    counts = server_kills.run(9, seed, kinds=runner_faults.KINDS, site_of=site_of)
+    print(server_kills.report(counts))
+    assert counts.kills == 9
     assert not counts.wrong, f"seed {seed}\n{server_kills.report(counts)}"
 
 
@@ -58,6 +81,15 @@ def test_requests_are_answered_while_what_serves_them_is_killed() -> None:
     counts = endpoint_kills.run(24, seed)
     print(endpoint_kills.report(counts))
     assert counts.kills + counts.missed == 24 and counts.statuses["200"] > 0
+    assert not counts.wrong, f"seed {seed}\n{endpoint_kills.report(counts)}"
+
+
+def test_an_endpoint_of_two_instances_is_whole_again_and_leaves_nothing() -> None:
+    seed = SEED
+    print(f"\nseed {seed}")
+    counts = endpoint_kills.run(6, seed, endpoint_kills.OF_INSTANCES, instances=2)
+    print(endpoint_kills.report(counts))
+    assert counts.kills == 6 and counts.statuses["200"] > 0
     assert not counts.wrong, f"seed {seed}\n{endpoint_kills.report(counts)}"
 
 

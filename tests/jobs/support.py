@@ -17,6 +17,7 @@ from torchyard.compute import actions as computes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.packages import python_choice
 from torchyard.environments.types import EnvironmentSpec
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import node_reports, report_fields
 from torchyard.jobs.history.history import History
@@ -37,7 +38,8 @@ JOB: dict[str, Any] = {"command": "true", "environment": "python"}
 
 @dataclass
 class FakeEnvironments:
-    """Every environment is built, but those whose name was put into `unbuilt` or `broken`.
+    """Every environment is built, but those whose name was put into `unbuilt` or `broken`; their
+    builds fail as often as `runner_away` says, because the runner does not answer.
 
     It is all parts of `Environments` at once.
     """
@@ -46,6 +48,7 @@ class FakeEnvironments:
     unbuilt: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     built: list[str] = field(default_factory=list)
+    runner_away: int = 0
     go_on: threading.Event = field(default_factory=threading.Event)
     # The Python that each build takes in place of the one tried first.
     taken: python_choice.Taken | None = None
@@ -79,6 +82,9 @@ class FakeEnvironments:
     ) -> Path:
         self.built.append(spec.requirements[0])
         assert self.go_on.wait(60)
+        if self.runner_away:
+            self.runner_away -= 1
+            raise RunnerUnreachable("the runner does not answer")
         if spec.requirements[0] in self.broken:
             raise BuildFailed("package `nope` does not exist", "check its name")
         self.unbuilt.discard(spec.requirements[0])

@@ -15,6 +15,7 @@ from torchyard.environments.packages.uv import Uv
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
+from torchyard.executors.runner_client import RunnerClient, RunnerUnreachable
 from torchyard.shared import locks
 
 
@@ -32,6 +33,19 @@ def test_a_build_that_ended_with_its_server(environments: Environments, clock: F
     with locks.hold(environments.folders.paths(spec.hash).mutex):
         assert builds.show(spec.hash, 0)["status"] == "building"
     builds.close()
+
+
+def test_a_build_whose_runner_goes_away_has_not_failed(
+    tmp_path: Path, db: Database, clock: FakeClock
+) -> None:
+    runner = RunnerClient(tmp_path / "nobody-listens")
+    platform = Platform("linux", "x86_64", "cpu")
+    environments = Environments(tmp_path, db, clock, {}, platform, runner=runner)
+    spec = EnvironmentSpec("3.11", (), "test")
+    with pytest.raises(RunnerUnreachable):
+        environments.builds.run(spec)
+    build = environments.records.row(spec.hash)
+    assert build is not None and build.status == "canceled"
 
 
 def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from eventually import eventually
 from jobs import support
 from jobs.support import Worker, again, attempt_of, submit
 from torchyard.base.clock import FakeClock
@@ -149,6 +150,26 @@ def test_an_environment_is_built_before_nodes_are_held(
     assert [again(services, job).status for job in jobs] == [Status.STARTING] * 3
     spans = progress.timeline(actions.events(services.db, jobs[0]))
     assert spans[0].waited_for == "the environment is being built"
+
+
+def test_a_runner_that_is_killed_during_a_build_fails_no_job(
+    services: Services, scheduler: Scheduler
+) -> None:
+    environments: Any = services.environments
+    environments.unbuilt.add("slow")
+    environments.runner_away = 1
+    environments.go_on.set()
+    jobs = [submit(services, environment="slow") for _ in range(2)]
+
+    def is_built() -> bool:
+        scheduler.preparer.prepare()
+        return not environments.unbuilt
+
+    eventually(is_built, "the build was begun again")
+    scheduler.preparer._builders.shutdown()
+    assert environments.built == ["slow"] * 2
+    scheduler.run_round()
+    assert [again(services, job).status for job in jobs] == [Status.STARTING] * 2
 
 
 def test_the_jobs_that_waited_are_told_of_the_python_that_a_build_took(

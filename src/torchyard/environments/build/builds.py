@@ -28,6 +28,7 @@ from torchyard.environments.packages import caches, layers, machine_config
 from torchyard.environments.packages.pythons import Pythons
 from torchyard.environments.packages.uv import Both, Log, Uv, no_space
 from torchyard.environments.types import Build, BuildCanceled, EnvironmentSpec
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.shared import secret_values
 from torchyard.shared.masking import Masker
 
@@ -242,10 +243,11 @@ class Builds:
 
         Raises:
             BuildFailed: for any error that a user can do something about.
+            RunnerUnreachable: it says nothing about the environment.
         """
         try:
             yield
-        except BuildCanceled:
+        except (BuildCanceled, RunnerUnreachable):
             self._records.end(spec, "canceled")
             raise
         except TorchyardError as error:

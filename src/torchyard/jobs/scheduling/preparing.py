@@ -219,6 +219,8 @@ class Preparer:
             pass  # no job wanted it any more; the next round handles new ones
         except DatabaseUnreachable:
             pass  # the next round starts again
+        except RunnerUnreachable:
+            self._stopping.wait(_RUNNER_AGAIN_S)  # as above: it was killed, or is started again
         except TorchyardError as error:
             self._build_failed(environment, error)
         except Exception as error:

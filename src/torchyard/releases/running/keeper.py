@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from torchyard.base.errors import DatabaseUnreachable, DiskFull, TorchyardError
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
 from torchyard.releases.records import store
@@ -133,7 +134,7 @@ class Keeper:
             while not self._stopping.is_set():
                 if not rounds.run(self._services, job, self._stopping.is_set):
                     return
-        except (DatabaseUnreachable, DiskFull):
+        except (DatabaseUnreachable, DiskFull, RunnerUnreachable):
             pass  # the scheduler's rounds say so
         except Exception:
             _log.exception("a round of %s failed; the next one comes", job.name)

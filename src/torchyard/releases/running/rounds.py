@@ -18,6 +18,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import DatabaseUnreachable, DiskFull, TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.environments.types import BuildCanceled
+from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import parents, submission
@@ -97,8 +98,8 @@ def _work(
         gate, results = _STAGES[record.stage](services, record, is_canceled)
     except BuildCanceled:
         return not is_stopping()
-    except (DatabaseUnreachable, DiskFull):
-        raise
+    except (DatabaseUnreachable, DiskFull, RunnerUnreachable):
+        raise  # the next round does it again
     except TorchyardError as error:
         gate, results = Gate(record.stage, FAILED, error.message), {}
         return _refuse(services, job, record, gate, error.hint)
