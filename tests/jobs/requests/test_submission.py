@@ -196,16 +196,6 @@ def test_tags_description_and_parent_are_stored(services: Services) -> None:
     ]
 
 
-def test_accelerate_on_a_machine_without_gpus_is_told_at_submission(services: Services) -> None:
-    command = "accelerate launch --num_processes 2 train.py"
-    (notice,) = notices(services, submit(services, command=command))
-    assert "starts one process, not 2" in notice and "on a node with no GPU" in notice
-    assert (
-        notices(services, submit(services, command=command.replace("launch", "launch --multi_gpu")))
-        == []
-    )
-
-
 def test_a_machine_without_open_mpi_is_told_at_submission(
     services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
