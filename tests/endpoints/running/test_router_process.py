@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
+from torchyard.endpoints.router.table import Table
 from torchyard.endpoints.running import router_process
 from torchyard.endpoints.running.router_process import RouterProcess, ScoringAt
 
@@ -37,3 +38,24 @@ def test_a_server_that_ends_does_not_wait_for_a_router_that_starts(
     assert problems == ["the server stops"]
     os.kill(int(pid.read_text()), signal.SIGKILL)
     router.leave()
+
+
+def test_a_router_that_worked_is_started_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Never over: only one that did not start is waited for.
+    monkeypatch.setattr(router_process, "_RETRY_S", 3600.0)
+    router = RouterProcess(tmp_path, ScoringAt())
+    router.write(Table())
+    try:
+        for _ in range(2):
+            assert router.ensure() == ""
+            process = router._process
+            assert process is not None
+            process.kill()
+            process.wait()
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        assert "ended with code 1" in router.ensure()
+        assert router.ensure() == "the router does not run"
+    finally:
+        router.stop()

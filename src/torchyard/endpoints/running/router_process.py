@@ -206,6 +206,8 @@ class RouterProcess:
                 hello = control.ask(self._folder, {"ask": "hello"})
                 if hello.get("pid") == process.pid:
                     self._remember(hello)
+                    # One that has worked is started again at once when it ends.
+                    self._tried_at_s = -_RETRY_S
                     return ""
             except RouterAway:
                 pass
