@@ -226,6 +226,12 @@ def copy(source: Readable, target: Path) -> Stored:
     return writing.stored
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, each closed to other users."""
+    for path in (*reversed(folder.parents), folder):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
 def chunks(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
     """What is left of an open file, at the most so many bytes; the file is closed at the end."""
     with file:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchyard.base import files
 from torchyard.base.errors import InvalidInput
 from torchyard.shared import trusted_certificates
 from torchyard.shared.trusted_certificates import UnreadableCertificates
@@ -43,7 +44,7 @@ def bundle(home: Path, url: str, authority: str, environ: Mapping[str, str]) -> 
     try:
         if file.exists() and file.read_bytes() == content:
             return file
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_private(file.parent)
         partial = file.with_name(f".{file.name}.{os.getpid()}")
         partial.write_bytes(content)
         os.replace(partial, file)

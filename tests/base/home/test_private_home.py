@@ -77,6 +77,14 @@ def test_a_persons_own_home_is_mended(home: Path) -> None:
     assert home.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_home_that_commands_alone_have_used_is_mended(home: Path) -> None:
+    (home / "cache" / "snapshots").mkdir(parents=True)
+    for name in ("server.lock", "server.log"):  # of the start that asks
+        (home / name).touch()
+    private_home.ensure(home, mend=True)
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_folder_of_other_files_is_never_mended(home: Path) -> None:
     (home / "letter.txt").write_text("x")
     with pytest.raises(InvalidInput, match="open to other users"):

@@ -265,3 +265,18 @@ def test_a_file_that_changes_meanwhile_is_refused(folder: Path, tmp_path: Path, 
     (folder / "train.py").write_bytes(b"y")
     with pytest.raises(Conflict, match=r"`train\.py` changed"):
         upload(taken, Store())
+
+
+def test_the_hashes_of_files_are_kept_in_a_home_that_is_closed_to_others(tmp_path: Path) -> None:
+    """The first command may be for another machine's server; this one's refuses an open home."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "a.py").write_text("x = 1\n")
+    home = tmp_path / "home"
+    before = os.umask(0o022)
+    try:
+        code = tmp_path / "code"
+        snapshot.take(code, snapshot.find(code, Limits()), home / "cache" / "snapshots")
+    finally:
+        os.umask(before)
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert list((home / "cache" / "snapshots").iterdir())

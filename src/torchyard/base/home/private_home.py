@@ -19,6 +19,8 @@ _UMASK = 0o077
 _OTHERS = 0o077
 # One of these is in every home that was served.
 _SIGNS = ("torchyard.db", "database.json", "served.lock", "server.id")
+# In one that was not, `yard` may have left these; earlier versions left such a home open.
+_OF_COMMANDS = frozenset({"cache", "server.lock", "server.log"})
 
 
 def restrict_umask(environ: Mapping[str, str]) -> dict[str, str]:
@@ -33,8 +35,9 @@ def ensure(home: Path, mend: bool) -> None:
     """Create the home, or check that no other user can read or enter it.
 
     Args:
-        mend: take the rights of others away from a home that was served before, instead of
-            refusing it: for a person's own server, which nobody types a command for.
+        mend: take the rights of others away from a home that was served before, or that holds
+            what `yard` left there alone, instead of refusing it: for a person's own server, which
+            nobody types a command for.
 
     Raises:
         InvalidInput: others can read or enter it; the hint is what to type.
@@ -43,8 +46,9 @@ def ensure(home: Path, mend: bool) -> None:
     status = home.stat()
     if not status.st_mode & _OTHERS:
         return
-    is_new = next(home.iterdir(), None) is None
-    if (is_new or (mend and _was_served(home))) and status.st_uid == os.geteuid():
+    names = {entry.name for entry in home.iterdir()}
+    is_ours = not names.isdisjoint(_SIGNS) or names <= _OF_COMMANDS
+    if (not names or (mend and is_ours)) and status.st_uid == os.geteuid():
         home.chmod(0o700)
         return
     raise InvalidInput(
@@ -53,7 +57,3 @@ def ensure(home: Path, mend: bool) -> None:
         f"type `chmod 700 {home}`, then start the server again",
         code="home_not_private",
     )
-
-
-def _was_served(home: Path) -> bool:
-    return any((home / name).exists() for name in _SIGNS)

@@ -15,6 +15,7 @@ from array import array
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.base import files
 from torchyard.client.snapshots.walk import Found
 
 _VERSION = 2
@@ -90,7 +91,7 @@ def save(index_file: Path, index: Index) -> None:
     header = json.dumps(sizes).encode().ljust(_HEADER_BYTES)
     temporary = index_file.with_name(f".{index_file.name}.{secrets.token_hex(4)}")
     try:
-        index_file.parent.mkdir(parents=True, exist_ok=True)
+        files.make_private(index_file.parent)  # it is in the home
         temporary.write_bytes(b"".join([header, index.looks, index.hashes, index.manifest]))
         os.replace(temporary, index_file)
     except OSError:
