@@ -42,7 +42,7 @@ from torchyard.app.application import Parts, build, create_app
 from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import certificates, disk, settings
-from torchyard.base.addresses import Network
+from torchyard.base.addresses import Network, is_loopback
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, InvalidInput, TorchyardError
 from torchyard.base.files import write_atomically
@@ -259,7 +259,7 @@ class _Listeners:
             return f"https://{host or socket.getfqdn()}:{self.secure[0].getsockname()[1]}"
         if self.listens and self.secure is not None:
             return f"https://{socket.getfqdn()}:{self.secure[0].getsockname()[1]}"
-        if listeners.is_loopback(self.host):
+        if is_loopback(self.host):
             return ""
         host = socket.getfqdn() if self.host in _ANY else self.host
         return f"http://{host}:{self.plain.getsockname()[1]}"
@@ -268,7 +268,7 @@ class _Listeners:
 def _node_addresses(entrance: _Listeners, options: Options) -> NodeAddresses:
     """Where nodes of other machines reach the server, as this machine's addresses are now."""
     if entrance.secure is None or not (entrance.listens or entrance.configured_tls):
-        if listeners.is_loopback(entrance.host):
+        if is_loopback(entrance.host):
             return NodeAddresses((entrance.url,))
         hosts = server_for_nodes.own_addresses() if options.host in _ANY else [options.host]
         port = entrance.plain.getsockname()[1]
@@ -276,7 +276,7 @@ def _node_addresses(entrance: _Listeners, options: Options) -> NodeAddresses:
     port = entrance.secure[0].getsockname()[1]
     if entrance.configured_tls is not None and options.tls is not None:
         name = entrance.configured_tls.way("localhost").host
-        if listeners.is_loopback(options.host):
+        if is_loopback(options.host):
             hosts = [options.host]
         else:
             hosts = [name] if name else []
@@ -421,7 +421,7 @@ def _remember_listening(options: Options) -> None:
 
 def _is_for_others(options: Options) -> bool:
     """Whether other people reach the server: by itself, through a proxy, or as who signs in."""
-    if options.listen or not listeners.is_loopback(options.host):
+    if options.listen or not is_loopback(options.host):
         return True
     is_embedded = options.ready_fd is not None
     return not is_embedded and (bool(options.proxies) or options.oidc is not None)
@@ -440,7 +440,7 @@ def _service(options: Options) -> home_service.HomeService | None:
 
 
 def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None) -> FastAPI:
-    hosts = (*LOOPBACK_NAMES, entrance.host) if listeners.is_loopback(entrance.host) else ()
+    hosts = (*LOOPBACK_NAMES, entrance.host) if is_loopback(entrance.host) else ()
     return create_app(
         parts,
         hosts,

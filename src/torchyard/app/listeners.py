@@ -10,7 +10,6 @@ Always: beyond this machine the server listens only with TLS or with `--insecure
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import re
@@ -24,6 +23,7 @@ from pathlib import Path
 import uvicorn
 
 from torchyard.base import certificates
+from torchyard.base.addresses import is_loopback
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, Unreachable
 
@@ -41,16 +41,6 @@ class Tls:
 
     certificate: Path
     key: Path
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens at `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def tls_of(host: str, certificate: Path | None, key: Path | None, insecure: bool) -> Tls | None:

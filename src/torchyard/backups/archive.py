@@ -275,8 +275,6 @@ def _name_again(source: Path, file: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(file, target)
-        except FileExistsError:
-            raise
         except OSError:  # a file system without hard links
             shutil.copyfile(file, target)
     except OSError as error:

@@ -53,6 +53,12 @@ def client_of(text: str) -> str:
     return text[:100] if address is None else str(address)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens at `host`, a name or an address."""
+    address = parse(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
 def parse_networks(texts: Iterable[str], name: str) -> tuple[Network, ...]:
     """Addresses and networks in CIDR form.
 

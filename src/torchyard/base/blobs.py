@@ -108,6 +108,18 @@ class Blobs:
             self.put(sha256, [content])
         return sha256
 
+    def put_file(self, file: Path) -> str:
+        """Store a file of this machine and return its sha256."""
+        digest = hashlib.sha256()
+        with open(file, "rb") as opened:
+            for chunk in files.chunks(opened):
+                digest.update(chunk)
+        sha256 = digest.hexdigest()
+        if self.missing([sha256]):
+            with open(file, "rb") as opened:
+                self.put(sha256, files.chunks(opened))
+        return sha256
+
     def take(self, source: Blobs, hashes: Iterable[str]) -> None:
         """Have those of `hashes` that `source` has, as further names of the same files."""
         for sha256 in self.missing(hashes):
@@ -119,8 +131,7 @@ class Blobs:
             try:
                 os.link(source.path(sha256), draft)
             except OSError:  # a file system without hard links
-                with open(source.path(sha256), "rb") as opened:
-                    self.put(sha256, files.chunks(opened))
+                self.put_file(source.path(sha256))
                 continue
             with self._lock_folder(shared=True):
                 os.replace(draft, target)

@@ -1,8 +1,8 @@
-"""Connections that live on, ended when who opened them may have them no longer.
+"""End long connections of people who may no longer have them.
 
-Owns: how often that is asked, and what is ended then.
-Leaves: who may have a connection, and what is said at its end, to its caller.
-Always: a connection whose question can't be answered goes on, and is asked about again.
+Owns: how often the right to a connection is checked, and ending it.
+Leaves: who has that right, and the last message, to the caller.
+Always: while the right can't be checked, the connection stays open; the next check comes.
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@ and a deleted snapshot is made again from them; codes of equal files are represe
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +39,6 @@ from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data import actions as data
 from torchyard.data.datastores import Datastores
 
-_CHUNK = 1 << 20
 # Datastores keep no file modes: files that begin with a shebang are made executable.
 _SHEBANG = b"#!"
 
@@ -278,18 +276,6 @@ def _make_snapshot(storage: Places, workspace: str, uri: str) -> str:
 
 def _store_file(blobs: Blobs, file: Path) -> dict[str, Any]:
     """Store a file as a blob; its entry in a manifest."""
-    digest, start = hashlib.sha256(), b""
-    for chunk in _chunks(file):
-        start = start or chunk[: len(_SHEBANG)]
-        digest.update(chunk)
-    sha256 = digest.hexdigest()
-    if blobs.missing([sha256]):
-        blobs.put(sha256, _chunks(file))
-    mode = "0755" if start == _SHEBANG else "0644"
-    return {"sha256": sha256, "size": os.stat(file).st_size, "mode": mode}
-
-
-def _chunks(file: Path) -> Iterator[bytes]:
     with open(file, "rb") as opened:
-        while chunk := opened.read(_CHUNK):
-            yield chunk
+        mode = "0755" if opened.read(len(_SHEBANG)) == _SHEBANG else "0644"
+    return {"sha256": blobs.put_file(file), "size": os.stat(file).st_size, "mode": mode}

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 _KEPT_S = 10.0
 
@@ -54,13 +53,6 @@ class ServerForNodes:
     def certificate(self) -> str:
         """PEM."""
         return self.read().certificate
-
-
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def own_addresses() -> list[str]:

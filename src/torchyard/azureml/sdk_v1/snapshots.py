@@ -9,7 +9,6 @@ the snapshot that it names as parent.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import uuid
@@ -17,7 +16,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -30,7 +28,7 @@ from torchyard.azureml.common.errors import NotServed
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base import files
 from torchyard.base.blob_folders import BlobFolders
-from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile
+from torchyard.base.blobs import Snapshot, SnapshotFile
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data.datastores import BLOB_STORE, Datastores
 from torchyard.jobs.services import Services
@@ -98,7 +96,8 @@ class Snapshots:
         for path in paths:
             if path in staged:
                 upload = self.datastores.file(workspace, BLOB_STORE, _checked(staged[path]))
-                snapshot_files.append(_stored(blobs, path, upload))
+                size = upload.stat().st_size
+                snapshot_files.append(SnapshotFile(path, blobs.put_file(upload), size))
                 folders.add("/".join(staged[path].split("/")[:2]))
             elif path in parent_files:
                 snapshot_files.append(parent_files[path])
@@ -137,18 +136,6 @@ class _Sink:
 
     def close(self) -> None:
         return None
-
-
-def _stored(blobs: Blobs, path: str, upload: Path) -> SnapshotFile:
-    digest = hashlib.sha256()
-    with open(upload, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    sha256 = digest.hexdigest()
-    if blobs.missing([sha256]):
-        with open(upload, "rb") as file:
-            blobs.put(sha256, iter(lambda: file.read(_CHUNK), b""))
-    return SnapshotFile(path, sha256, upload.stat().st_size)
 
 
 routes = RouteTable("/content/snapshots")

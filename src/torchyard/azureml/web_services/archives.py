@@ -9,7 +9,6 @@ itself; a link is the file of the archive that it leads to, or refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from torchyard.azureml.web_services import unpack_program
 from torchyard.azureml.web_services.unpack_program import Limits
-from torchyard.base import files, leash
+from torchyard.base import leash
 from torchyard.base.blobs import Blobs, SnapshotFile
 from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
 
@@ -85,11 +84,4 @@ def _unreadable() -> InvalidInput:
 
 def stored(blobs: Blobs, path: str, file: Path, mode: str = "0644") -> SnapshotFile:
     """A file of this machine as one of a snapshot."""
-    digest = hashlib.sha256()
-    with open(file, "rb") as content:
-        for chunk in files.chunks(content):
-            digest.update(chunk)
-    sha256 = digest.hexdigest()
-    if blobs.missing([sha256]):
-        blobs.put(sha256, files.chunks(open(file, "rb")))
-    return SnapshotFile(path, sha256, file.stat().st_size, mode)
+    return SnapshotFile(path, blobs.put_file(file), file.stat().st_size, mode)

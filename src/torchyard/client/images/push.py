@@ -7,13 +7,14 @@ Always: skopeo is there before anything is built or read.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from torchyard.base.addresses import is_loopback
 from torchyard.base.errors import InvalidInput, TorchyardError
 
 _REFERENCE = re.compile(
@@ -22,6 +23,8 @@ _REFERENCE = re.compile(
     r"(?::(?P<tag>\w[\w.-]{0,127}))?",
     re.ASCII,
 )
+# `time="…" level=fatal msg="…"`
+_LOGGED = re.compile(r'^time=.* msg="(.*)"$')
 
 
 class UploadFailed(TorchyardError):
@@ -45,11 +48,7 @@ class Reference:
 
     @property
     def is_of_this_machine(self) -> bool:
-        host = self.registry.rpartition(":")[0] or self.registry
-        try:
-            return ipaddress.ip_address(host.strip("[]")).is_loopback
-        except ValueError:
-            return host == "localhost"
+        return is_loopback(urlsplit(f"//{self.registry}").hostname or "")
 
     def __str__(self) -> str:
         return f"{self.registry}/{self.name}:{self.tag}"
@@ -106,8 +105,9 @@ def run(layout: Path, to: Reference, plain_http: bool) -> None:
     )
     if copied.returncode:
         lines = copied.stderr.strip().splitlines() or [f"skopeo ended with {copied.returncode}"]
+        message = _LOGGED.sub(r"\1", lines[-1]).replace('\\"', '"')
         raise UploadFailed(
-            f"`{to.registry}` does not have the image: {lines[-1][:600]}",
+            f"`{to.registry}` does not have the image: {message[:600]}",
             f"log in with `skopeo login {to.registry}`; `--plain-http` allows a registry without "
             "TLS",
         )

@@ -193,11 +193,7 @@ def _variables(uv: Uv, torch_source: Sequence[str]) -> dict[str, str]:
 
 
 def _keep(file: Path, blobs: Blobs) -> dict[str, object]:
-    sha256 = wheel_folder.sha256_of(file)
-    if blobs.missing([sha256]):
-        with open(file, "rb") as opened, blobs.writing(sha256) as writing:
-            shutil.copyfileobj(opened, writing, 1 << 20)
-    return {"path": file.name, "sha256": sha256, "size": file.stat().st_size}
+    return {"path": file.name, "sha256": blobs.put_file(file), "size": file.stat().st_size}
 
 
 def write_note(note: Path, wheels: KeptWheels) -> None:

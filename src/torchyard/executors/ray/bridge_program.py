@@ -951,7 +951,7 @@ def make_private(token: str) -> str:
 
 
 def _hold(folder: str) -> bool:
-    """Take the folder until this process has ended: whoever can take it removes it."""
+    """Lock the folder until this process ends; other bridges remove folders without a lock."""
     try:
         fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlalchemy import Connection
 
+from torchyard.base.addresses import is_loopback
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
 from torchyard.compute import scaling
 from torchyard.executors import shared_folders
 from torchyard.executors.executor import EngineCluster, EngineNode, EngineRefused, EngineUnreachable
-from torchyard.executors.server_for_nodes import is_loopback
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.records import attempt_store, store
@@ -130,7 +131,8 @@ def engine_view(
     if shared:
         return EngineView(view, [f"the shared folder {shared}"])
     there = [node.address for node in view.nodes if node.address]
-    if all(map(is_loopback, urls)) and not all(is_loopback(f"//{address}") for address in there):
+    hosts = [urlsplit(url).hostname or "" for url in urls]
+    if all(map(is_loopback, hosts)) and not all(is_loopback(host) for host in there):
         raise Conflict(
             f"the nodes of compute `{name}` can't reach this server, which listens at "
             f"{', '.join(urls)}",
