@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ from torchyard import Client, server
 from torchyard.app import application, listeners
 from torchyard.base.clock import SystemClock
 from torchyard.base.settings import Settings
-from torchyard.endpoints.running.router_process import RouterProcess, ScoringAt
 from torchyard.executors.engines import Opener
 from torchyard.executors.fake import FakeExecutor
 from torchyard.executors.server_for_nodes import NodeAddresses
@@ -113,7 +114,9 @@ class RealServer:
         self._server.should_exit = True
         self._thread.join(60)
         self._listener.close()
-        # It outlives a server.
-        router = RouterProcess(self.home, ScoringAt())
-        if router.is_known:
-            router.stop()
+        # A router outlives its server, also one that does not answer yet.
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = b"torchyard.endpoints.router\0--home\0%b\0" % bytes(self.home)
+                if words in (folder / "cmdline").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,20 +41,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealServ
     monkeypatch.setenv("TORCHYARD_URL", made.url)
     monkeypatch.setenv("TORCHYARD_TOKEN", made.token)
     yield made
-    # The router outlives its server, on purpose.
-    routers = _routers(made.home)
     made.stop()
-    for router in {*routers, *_routers(made.home)}:
-        router.terminate()
-        router.wait()
-
-
-def _routers(home: Path) -> list[subprocess.Popen[bytes]]:
-    return [each for each in gc.get_objects() if _is_router(each, home)]
-
-
-def _is_router(process: object, home: Path) -> bool:
-    return type(process) is subprocess.Popen and str(home) in str(process.args)
 
 
 REFUSALS: dict[str, tuple[int, Any]] = {

@@ -134,7 +134,8 @@ class RouterProcess:
         try:
             control.ask(self._folder, {"ask": "stop", "grace_s": _GRACE_S})
         except RouterAway:
-            pass
+            if self._process is not None:
+                self._process.terminate()  # it starts yet
         self._is_started = False
         self._reap()
 
