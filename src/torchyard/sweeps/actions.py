@@ -24,13 +24,16 @@ from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.trial_store import TYPE, SweepRow
 from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running import climbing, creation, signals
-from torchyard.sweeps.running.state import spec_of
+from torchyard.sweeps.running.state import best_of, spec_of
 from torchyard.sweeps.spec.early_termination import Asha, Hyperband
 from torchyard.sweeps.spec.sweep_spec import SweepSpec
 from torchyard.sweeps.stopping.rungs import RungResult, table
 from torchyard.workspaces.types import Identity
 
-__all__ = ["TYPE", "SweepJobs", "add_trials", "best", "check", "create", "rungs", "spec", "trials"]
+__all__ = [
+    *("TYPE", "SweepJobs", "add_trials", "best", "best_of", "check", "create", "rungs", "spec"),
+    "trials",
+]
 
 _MOST_TRIALS = 1_000_000
 
@@ -127,17 +130,6 @@ def best(services: RecordServices, sweep: Job) -> Trial | None:
     return best_of(trials(services, sweep), goal)
 
 
-def best_of(some: Sequence[Trial], goal: str) -> Trial | None:
-    """As `best`, of trials that were read already."""
-    eligible = [
-        trial
-        for trial in some
-        if trial.values and trial.outcome in (Outcome.LIVE, Outcome.COMPLETED, Outcome.STOPPED)
-    ]
-    sign = 1 if goal == "minimize" else -1
-    return min(eligible, key=lambda trial: (sign * trial.values[0], trial.number), default=None)
-
-
 def rungs(services: RecordServices, sweep: Job) -> list[RungResult]:
     """What became of the trials at the rungs of ASHA or Hyperband; empty with another policy."""
     sweep_spec = spec(services.db, sweep)
@@ -150,7 +142,7 @@ def rungs(services: RecordServices, sweep: Job) -> list[RungResult]:
     values = {
         trial.number: [
             point.value for point in services.history.series(trial.job_id, metric, 0, last)
-        ]
+        ][: None if trial.outcome is Outcome.LIVE else trial.intervals]
         for trial in rows
     }
     return table(policy, sweep_spec.objective.goal, climbing.climbs_of(rows, values))

@@ -98,14 +98,15 @@ def test_of_several_objectives_each_trial_has_the_last_values(lab: SweepLab, sam
     assert lab.sweep.properties["best_child_run_id"] == best.name
 
 
-def test_a_trial_without_its_second_objective_counts_as_failed(lab: SweepLab) -> None:
+def test_a_trial_without_its_second_objective_has_no_value(lab: SweepLab) -> None:
     lab.create(objective=None, torchyard={"objectives": TWO})
     lab.round()
     lab.end(0, 0.5)
     lab.log(1, [0.4])
     lab.end(1, 2.0, key="size")
     lab.round()
-    assert [trial.outcome for trial in lab.trials[:2]] == [Outcome.FAILED, Outcome.COMPLETED]
+    assert [trial.outcome for trial in lab.trials[:2]] == [Outcome.COMPLETED] * 2
+    assert lab.trials[0].values == ()
     assert lab.trials[0].reason == "it logged no value of `size`; it logged `loss`"
     (notice,) = notices_of(jobs.events(lab.services.db, lab.sweep))
     assert notice.startswith("trial `tuning_0` ended and logged no `size`; it logged `loss`")

@@ -50,6 +50,7 @@ def test_a_sweep_runs_its_trials_within_its_limits_and_names_the_best(lab: Sweep
     assert best_trial is not None and best_trial.name == best.name
     log = _hyperdrive(lab)
     assert "trial tuning_0 is created: lr=" in log and "ends as Completed: 4 completed" in log
+    assert f"its best trial is {best.name}: `yard job download -n {best.name}`" in log
 
 
 def test_a_goal_to_maximize_has_the_highest_as_its_best(lab: SweepLab) -> None:
@@ -91,26 +92,65 @@ def test_bandit_cancels_a_trial_and_says_why(lab: SweepLab) -> None:
     lab.log(1, [0.9])
     lab.round()
     assert lab.job(1).status is Status.CANCEL_REQUESTED
+    # What it logs from then on counts nowhere, not for a server that reads everything again either.
+    lab.log(1, [0.05])
+    lab.kill()
+    lab.round()
     lab.obey_cancel(1)
     lab.round()
     stopped, job = lab.trials[1], lab.job(1)
     assert job.status is Status.CANCELED and job.error is not None
     assert job.error.code == "stopped_early" and job.error.message == stopped.reason
     assert stopped.outcome is Outcome.STOPPED and stopped.values == (0.9,)
+    assert stopped.intervals == 1
     assert f"trial tuning_1 is stopped: {stopped.reason}" in _hyperdrive(lab)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_diverged_trial_ends_at_once_and_is_no_failure(lab: SweepLab, value: float) -> None:
+def test_what_is_no_number_ends_no_trial(lab: SweepLab, value: float) -> None:
     lab.create()
     lab.round()
-    lab.log(0, [0.5, value])
+    lab.log(0, [value])
     lab.round()
-    assert lab.job(0).status is Status.CANCEL_REQUESTED
-    lab.obey_cancel(0)
+    assert lab.job(0).status is not Status.CANCEL_REQUESTED
+    lab.end(0, 0.001, value)
+    lab.end(1, value, value)
     lab.run(_lr)
-    assert lab.trials[0].outcome is Outcome.STOPPED
+    assert [trial.outcome for trial in lab.trials] == [Outcome.COMPLETED] * 4
+    assert [trial.values for trial in lab.trials[:2]] == [(0.001,), ()]
+    assert lab.trials[1].reason == "it logged no number as `loss`"
     assert lab.status() is Status.COMPLETED
+    assert lab.sweep.properties["best_child_run_id"] == "tuning_0"
+
+
+def test_the_best_is_a_trial_that_ran_to_its_end_or_is_said_to_be_none(lab: SweepLab) -> None:
+    policy = {"type": "bandit", "slack_amount": 0.0, "delay_evaluation": 2}
+    lab.create(early_termination=policy, limits={"max_total_trials": 2, "max_concurrent_trials": 2})
+    lab.round()
+    lab.log(0, [0.5, 0.4])
+    lab.round()
+    # Better than what the other came to, and worse than it at that interval.
+    lab.log(1, [0.45, 0.45])
+    lab.round()
+    lab.obey_cancel(1)
+    lab.round()
+    assert lab.trials[1].outcome is Outcome.STOPPED
+    lab.fail(0)
+    lab.round()
+    assert lab.sweep.properties["best_child_run_id"] == "tuning_1"
+    assert "best so far: trial tuning_1, which was stopped early, loss 0.45" in _hyperdrive(lab)
+
+
+def test_a_sweep_whose_trials_log_nothing_completes_and_says_so_once(lab: SweepLab) -> None:
+    lab.create(limits={"max_total_trials": 7, "max_concurrent_trials": 1})
+    for _ in range(10):
+        lab.round()
+        for number in lab.running():
+            lab.end(number)
+    assert lab.status() is Status.COMPLETED and lab.sweep.error is None
+    assert [trial.outcome for trial in lab.trials] == [Outcome.COMPLETED] * 7
+    (notice,) = notices_of(jobs.events(lab.services.db, lab.sweep))
+    assert notice.startswith("trial `tuning_0` ended and logged no `loss`")
 
 
 def test_a_failed_trial_does_not_end_the_sweep(lab: SweepLab) -> None:

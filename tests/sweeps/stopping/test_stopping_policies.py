@@ -115,10 +115,25 @@ def test_truncation_may_leave_out_trials_that_have_ended() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("policy", [None, Bandit(slack_factor=9.0), Asha(9)])
-def test_a_diverged_trial_ends_at_once(value: float, policy: Policy | None) -> None:
-    reason = stop_reason(policy, "minimize", [0.5, value], [])
-    assert reason and reason.startswith("diverged") and "interval 2" in reason
+@pytest.mark.parametrize("goal", ["minimize", "maximize"])
+class TestNoFiniteNumber:
+    @pytest.mark.parametrize("policy", [None, Bandit(slack_factor=9.0), Asha(9)])
+    def test_ends_no_trial_that_has_a_good_value(
+        self, policy: Policy | None, goal: str, value: float
+    ) -> None:
+        others = [[0.5, 0.5]]
+        assert stop_reason(policy, goal, [value, 0.5], others) is None
+        assert stop_reason(policy, goal, [0.5, value], others) is None
+
+    @pytest.mark.parametrize(
+        "policy", [Bandit(slack_amount=1.0), MedianStopping(), TruncationSelection(50)]
+    )
+    def test_is_worse_than_any_number_for_a_policy(
+        self, policy: Policy, goal: str, value: float
+    ) -> None:
+        reason = stop_reason(policy, goal, [value, value], [[0.5, 0.5]] * 3)
+        assert reason and "no finite number" in reason
+        assert stop_reason(policy, goal, [value, value], [[value, value]] * 3) is None
 
 
 def test_without_a_policy_trials_go_on() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torchyard.base.fields import literal
 from torchyard.base.terminal_text import plain
 from torchyard.cli.terminal import plots, tables
 
@@ -92,7 +93,7 @@ def _parameter(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return tables.number(value) if isinstance(value, float) else str(value)
+    return tables.number(value) if isinstance(value, float) else literal(value)
 
 
 def rungs(results: Sequence[Rung]) -> str:

@@ -14,7 +14,7 @@ class Outcome(str, Enum):
 
     LIVE = ""
     COMPLETED = "completed"
-    STOPPED = "stopped"  # by the policy, or because its metric diverged
+    STOPPED = "stopped"  # by the policy
     FAILED = "failed"
     CANCELED = "canceled"
 
@@ -23,10 +23,10 @@ class Outcome(str, Enum):
 class Trial:
     """One trial of a sweep: the job `name`, with these parameters.
 
-    `values` are its objectives' in their order, empty before the first one: of the only one the
+    `values` are its objectives' in their order, empty while one is missing: of the only one the
     best that it logged, of several the last. `intervals` is how many values of the primary metric
-    it logged, `constraints` has the last values of the sampling's constraints. `reason` says why it
-    was ended early, or told as failed. One that waits at a rung of ASHA or Hyperband `is_paused`,
+    it logged before it ended or was stopped, `constraints` has the last values of the sampling's
+    constraints. `reason` says why it was stopped, failed or has no value. One that waits at a rung of ASHA or Hyperband `is_paused`,
     `promotions` is how often it went on from one. What its job says is filled in by
     actions.trials: `status` is empty where the job was deleted.
     """

@@ -28,6 +28,7 @@ from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running import climbing, failures, sweep_log, trial_ends
 from torchyard.sweeps.running.state import SweepState, load, spec_of
 from torchyard.sweeps.search.search import Search, needed
+from torchyard.sweeps.spec.trial_command import text
 from torchyard.workspaces.types import Identity, TokenKind
 
 TIMEOUT, CANCELED = "sweep_timeout", "sweep_ended"
@@ -194,7 +195,7 @@ def _create(
     if not is_new:
         return False
     state.put(stored[-1])
-    shown = " ".join(f"{name}={value}" for name, value in parameters.items())
+    shown = " ".join(f"{name}={text(value)}" for name, value in parameters.items())
     state.log.append(f"trial {job.name} is created: {shown}")
     return True
 
@@ -207,17 +208,18 @@ def _note_exhausted(db: Database, state: SweepState) -> None:
 
 
 def _note_best(services: RecordServices, state: SweepState) -> None:
-    best = state.best()
-    if best is None:
+    trial = state.best()
+    if trial is None:
         return
-    trial, value = best
+    value = trial.values[0]
     properties = {BEST_CHILD: trial.name, SCORE: repr(value)}
     if all(state.job.properties.get(key) == text for key, text in properties.items()):
         return
     with services.db.write() as connection:
         state.job = parents.add_properties(connection, state.job, properties)
     services.signals.notify(jobs.job_key(state.job))
-    state.log.append(f"best so far: trial {trial.name}, {state.metric} {value:.6g}")
+    stopped = ", which was stopped early" if trial.outcome is Outcome.STOPPED else ""
+    state.log.append(f"best so far: trial {trial.name}{stopped}, {state.metric} {value:.6g}")
 
 
 def _finish(services: FileServices, state: SweepState) -> bool:
@@ -245,6 +247,9 @@ def _finish(services: FileServices, state: SweepState) -> bool:
         counts[trial.outcome] += 1
     shown = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count)
     state.log.append(f"the sweep ends as {status.value}: {shown or 'no trials'}")
+    best = state.best()
+    if best is not None:
+        state.log.append(f"its best trial is {best.name}: `yard job download -n {best.name}`")
     _write_log(services, state)  # before the end, which streams wait for
     with services.db.write() as connection:
         parents.end(connection, state.job, status, error, services.clock.now())

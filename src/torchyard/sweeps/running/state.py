@@ -9,7 +9,7 @@ twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,20 +81,18 @@ class SweepState:
             self.live_numbers.discard(trial.number)
 
     def feed(self, number: int, values: Sequence[float]) -> str | None:
-        """Note next values of the primary metric; the reason when the last one ends the trial."""
+        """Note next values of the primary metric, up to one that ends the trial, and its reason."""
         series = self.series.setdefault(number, Series())
-        reason = None
         for value in values:
             series.count += 1
             series.values.append(value)
-            reason = self.scores.add(number, value)
             if math.isfinite(value):
                 series.last = value
                 if series.best is None or self.is_better(value, series.best):
                     series.best = value
-            else:
-                return reason or f"diverged: `{self.metric}` is {value}"
-        return reason
+            if reason := self.scores.add(number, value):
+                return reason
+        return None
 
     def is_better(self, value: float, than: float) -> bool:
         return value < than if self.spec.objective.goal == "minimize" else value > than
@@ -103,22 +101,26 @@ class SweepState:
     def metric(self) -> str:
         return self.spec.objective.primary_metric
 
-    def best(self) -> tuple[Trial, float] | None:
-        """The trial with the best value of the first objective, and that value."""
-        best: tuple[Trial, float] | None = None
-        for trial in self.trials:
-            value = self._value(trial)
-            if value is not None and (best is None or self.is_better(value, best[1])):
-                best = trial, value
-        return best
+    def best(self) -> Trial | None:
+        return best_of(map(self._valued, self.trials), self.spec.objective.goal)
 
-    def _value(self, trial: Trial) -> float | None:
-        if trial.outcome is Outcome.LIVE:
-            series = self.series.get(trial.number)
-            return series.best if series else None
-        if trial.outcome in (Outcome.COMPLETED, Outcome.STOPPED) and trial.values:
-            return trial.values[0]
-        return None
+    def _valued(self, trial: Trial) -> Trial:
+        """A trial that goes on with its best value so far."""
+        value = self.series.get(trial.number, Series()).best
+        if trial.outcome is not Outcome.LIVE or value is None:
+            return trial
+        return replace(trial, values=(value,))
+
+
+def best_of(trials: Iterable[Trial], goal: str) -> Trial | None:
+    """The trial with the best value of the first objective: of those that were stopped only where
+    no other has one; None before one has logged it.
+    """
+    valued = [trial for trial in trials if trial.values]
+    whole = [each for each in valued if each.outcome in (Outcome.LIVE, Outcome.COMPLETED)]
+    eligible = whole or [each for each in valued if each.outcome is Outcome.STOPPED]
+    sign = 1 if goal == "minimize" else -1
+    return min(eligible, key=lambda trial: (sign * trial.values[0], trial.number), default=None)
 
 
 def load(services: RecordServices, sweep_id: int) -> SweepState | None:
@@ -178,5 +180,7 @@ def _load_series(history: History, state: SweepState) -> None:
         if trial.outcome is Outcome.LIVE:
             continue
         points = history.series(trial.job_id, state.metric)
-        state.feed(trial.number, [point.value for point in points])
+        # What it logged after it was stopped does not count; nothing is decided once more.
+        for point in points[: trial.intervals]:
+            state.feed(trial.number, [point.value])
         state.scores.finish(trial.number)

@@ -27,7 +27,6 @@ from torchyard.sweeps.spec import early_termination
 
 STOPPED_EARLY = "stopped_early"
 _MOST_NAMES = 10
-_NO_VALUE = "it logged no value of"
 
 
 def read_metrics(services: RecordServices, state: SweepState) -> bool:
@@ -37,12 +36,14 @@ def read_metrics(services: RecordServices, state: SweepState) -> bool:
     for trial in live:
         before = state.series.get(trial.number, Series()).count
         count = counts.get(trial.job_id, 0)
+        if trial.reason:
+            count = min(count, trial.intervals)
         if count < before:
             return False  # it was resumed from a checkpoint, and logs again what came after that
         if count == before:
             continue
         points = services.history.series(trial.job_id, state.metric, before)
-        reason = state.feed(trial.number, [point.value for point in points])
+        reason = state.feed(trial.number, [point.value for point in points[: count - before]])
         if reason and not trial.reason:
             _note_reason(services.db, state, trial, reason)
     return True
@@ -60,9 +61,12 @@ def stop_ended_by_policy(services: Services, state: SweepState, by_id: Mapping[i
 
 
 def _note_reason(db: Database, state: SweepState, trial: Trial, reason: str) -> None:
+    intervals = state.series[trial.number].count
     with db.write() as connection:
-        trial_store.change_trial(connection, state.job.id, trial.number, reason=reason)
-    state.put(replace(trial, reason=reason))
+        trial_store.change_trial(
+            connection, state.job.id, trial.number, reason=reason, intervals=intervals
+        )
+    state.put(replace(trial, reason=reason, intervals=intervals))
     state.log.append(f"trial {trial.name} is stopped: {reason}")
 
 
@@ -121,9 +125,8 @@ def _with_outcome(history: History, state: SweepState, trial: Trial, job: Job | 
     if job.status is Status.FAILED:
         reason = job.error.message if job.error else "it failed"
         return replace(ended, outcome=Outcome.FAILED, reason=reason)
-    if not values:
-        return replace(ended, outcome=Outcome.FAILED, reason=_lack(state, history.keys(job.id)))
-    return replace(ended, outcome=Outcome.COMPLETED, reason="")
+    reason = "" if values else _lack(state, history.keys(job.id))
+    return replace(ended, outcome=Outcome.COMPLETED, reason=reason)
 
 
 def _values(history: History, state: SweepState, trial: Trial, series: Series) -> tuple[float, ...]:
@@ -160,7 +163,7 @@ def _lack(state: SweepState, logged: Sequence[str]) -> str:
     if not absent:
         names = (f"`{objective.primary_metric}`" for objective in state.spec.objectives)
         return f"it logged no number as {' or '.join(names)}"
-    return f"{_NO_VALUE} `{absent}`" + (f"; it logged {_listed(logged)}" if logged else "")
+    return f"it logged no value of `{absent}`" + (f"; it logged {_listed(logged)}" if logged else "")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -168,16 +171,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _missing(history: History, state: SweepState, ended_trials: Sequence[Trial]) -> str:
-    """What is said once, of the first trial that ended well without the primary metric."""
-    if any(trial.values for trial in state.trials if trial.outcome is not Outcome.LIVE):
+    """What is said once, of the first trial that completed without a value."""
+    if any(_lacks_value(trial) for trial in state.trials):
         return ""
-    if any(_lacks_metric(trial) for trial in state.trials):
-        return ""
-    first = next((trial for trial in ended_trials if _lacks_metric(trial)), None)
+    first = next((trial for trial in ended_trials if _lacks_value(trial)), None)
     if first is None:
         return ""
     logged = history.keys(first.job_id)
     absent = _absent(state, logged)
+    if not absent:
+        return f"trial `{first.name}` ended: {first.reason}"
     message = f"trial `{first.name}` ended and logged no `{absent}`"
     if not logged:
         call = f'mlflow.log_metric("{absent}", value)'
@@ -191,9 +194,9 @@ def _missing(history: History, state: SweepState, ended_trials: Sequence[Trial])
 def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:
     """What is said once, of the first trial that completed before the policy could decide."""
     policy = state.spec.early_termination
-    if policy is None or any(trial.outcome is Outcome.COMPLETED for trial in state.trials):
+    if policy is None or any(_is_measured(trial) for trial in state.trials):
         return ""
-    first = next((trial for trial in ended_trials if trial.outcome is Outcome.COMPLETED), None)
+    first = next((trial for trial in ended_trials if _is_measured(trial)), None)
     interval, setting = early_termination.first_decision(policy)
     if first is None or first.intervals >= interval:
         return ""
@@ -205,8 +208,12 @@ def _idle_policy(state: SweepState, ended_trials: Sequence[Trial]) -> str:
     )
 
 
-def _lacks_metric(trial: Trial) -> bool:
-    return trial.outcome is Outcome.FAILED and trial.reason.startswith(_NO_VALUE)
+def _is_measured(trial: Trial) -> bool:
+    return trial.outcome is Outcome.COMPLETED and bool(trial.values)
+
+
+def _lacks_value(trial: Trial) -> bool:
+    return trial.outcome is Outcome.COMPLETED and not trial.values
 
 
 def _line(state: SweepState, trial: Trial) -> str:

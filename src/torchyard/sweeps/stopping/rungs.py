@@ -28,7 +28,7 @@ class Climb:
     has_ended: bool = False
     """Ended by itself, failed or was canceled: it can't go on."""
     was_stopped: bool = False
-    """Of one that has ended: it was left behind at a rung, or diverged."""
+    """Of one that has ended: it was left behind at a rung."""
 
 
 @dataclass(frozen=True)

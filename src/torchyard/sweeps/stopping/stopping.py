@@ -1,8 +1,9 @@
 """Decide whether a trial goes on, each time it logs the primary metric.
 
-Owns: `Scores`, the metric of all trials by interval; Azure's policies on it; diverged trials.
+Owns: `Scores`, the metric of all trials by interval; Azure's policies on it.
 Leaves: ASHA's and Hyperband's rungs to rungs.py; ending trials to running/.
-Always: trials are compared at the same interval, the number of values that each has logged.
+Always: trials are compared at the same interval, the number of values that each has logged; one
+that is no finite number is worse than any that is.
 
 Source: Microsoft, Hyperparameter tuning a model (v2), "Early termination"; the class pages of
 azureml.train.hyperdrive's policies.
@@ -54,9 +55,7 @@ class Scores:
         trial = self._trials.setdefault(number, _Progress())
         trial.intervals += 1
         interval = trial.intervals
-        if not math.isfinite(value):
-            return f"diverged: the primary metric is {value} at interval {interval}"
-        score = self._sign * value
+        score = self._sign * value if math.isfinite(value) else -math.inf
         trial.best = max(trial.best, score)
         trial.total += score
         policy = self._policy
@@ -133,7 +132,7 @@ class Scores:
         )
 
     def _shown(self, score: float) -> str:
-        return f"{self._sign * score:.6g}"
+        return f"{self._sign * score:.6g}" if math.isfinite(score) else "no finite number"
 
 
 def _median(ascending: Sequence[float]) -> float:

@@ -396,7 +396,7 @@ OTHER_CODES: tuple[tuple[str, str], ...] = (
     ),
     ("canceled_in_slurm", "somebody canceled the job in Slurm, not here"),
     ("stopped", "the node was stopped because another one failed"),
-    ("stopped_early", "a trial's sweep ended it: by its policy, or since its metric diverged"),
+    ("stopped_early", "a trial's sweep ended it by its policy"),
     ("sweep_ended", "a trial was ended with its sweep"),
     ("sweep_timeout", "the trials of a sweep ran longer than its `limits.timeout`"),
     ("too_many_failed_trials", "a sweep does not go on after so many failures; the message says"),
