@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -179,6 +180,8 @@ def test_a_build_context_becomes_a_snapshot(azure: Azure) -> None:
         writing.write(b"FROM private.io/team/image:1\n")
     created = azure.put(path, {"build": build})["properties"]["build"]
     assert created["dockerfilePath"] == "Dockerfile" and "/codes/" in created["contextUri"]
+    # azure-ai-ml takes what is no URL for a folder beside the job's file.
+    assert urlsplit(created["contextUri"]).scheme and urlsplit(created["contextUri"]).netloc
     again = azure.put(path, {"build": created})
     assert again["properties"]["build"] == created
     Azure(azure.site, "rita").refused(403, "POST", f"{path}/startPendingUpload", {})

@@ -14,6 +14,7 @@ import pytest
 
 from torchyard.batch_endpoints.running.in_job.coordinator import Coordinator
 from torchyard.batch_endpoints.running.in_job.progress import Progress
+from torchyard.worker.diagnosis import rank_notices
 
 HEAD = (
     '{"files": 100, "sha256": '
@@ -171,6 +172,36 @@ def test_fewer_rows_than_files_count_as_failed(begin: Begin, tmp_path: Path) -> 
     assert batch is not None
     coordinator.report(batch, {"rows": ["x"] * 40, "count": 40})
     assert "10 of 100 files failed" in coordinator.failure
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"error": "run() returned nothing"}, "`f000`: run() returned nothing"),
+        ({"rows": [], "count": 0}, "run() returned fewer rows than files"),
+    ],
+)
+def test_a_job_none_of_whose_files_was_scored_fails(
+    begin: Begin, tmp_path: Path, answer: dict[str, Any], reason: str
+) -> None:
+    job_settings = settings(tmp_path, error_threshold=-1)
+    coordinator = Coordinator(job_settings, FILES, begin(job_settings, FILES))
+    while (batch := coordinator.next(0)) is not None:
+        coordinator.report(batch, answer)
+    assert coordinator.failure.startswith("100 of 100 files failed; ")
+    assert reason in coordinator.failure
+
+
+def test_files_that_failed_are_a_notice_of_the_job(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHYARD_ERRORS", str(tmp_path))
+    job_settings = settings(tmp_path)
+    coordinator = Coordinator(job_settings, FILES, begin(job_settings, FILES))
+    score(coordinator, {"f007"}, random.Random(4))
+    coordinator.report_end()
+    (notice,) = rank_notices.read(tmp_path)
+    assert notice == "99 of 100 files scored, 1 failed; `f007`: poison in f007"
 
 
 def test_an_attempt_after_too_many_failures_fails_at_once(begin: Begin, tmp_path: Path) -> None:

@@ -66,12 +66,12 @@ def test_a_generator_is_read_and_its_error_has_a_place(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "message"), [("None", "NoneType"), ("'text'", "str"), ("{}", "dict"), ("3", "int")]
+    ("result", "message"), [("None", "nothing"), ("'text'", "str"), ("{}", "dict"), ("3", "int")]
 )
 def test_what_is_not_a_list_is_an_error(start: Start, result: str, message: str) -> None:
     process = start(f"def init(): pass\ndef run(batch): return {result}\n")
     error = process.run(["a"])["error"]
-    assert error.startswith(f"run() returned {message}, not a list or a DataFrame")
+    assert error.startswith(f"run() returned {message}: it returns a list")
 
 
 def test_a_call_that_takes_too_long_is_killed_and_the_next_one_answered(start: Start) -> None:

@@ -250,10 +250,12 @@ def _parsed(text: str) -> Any:
 
 
 def _context(call: Call, path: str) -> str:
-    """A snapshot is a code with the snapshot's id as its name."""
+    """A snapshot is a code with the snapshot's id as its name; azure-ai-ml takes what is no URL for
+    a folder beside the job's file.
+    """
     if not path.startswith(_SNAPSHOT):
         return path
-    return call.id("codes", path.removeprefix(_SNAPSHOT), "versions", "1")
+    return call.base + call.id("codes", path.removeprefix(_SNAPSHOT), "versions", "1")
 
 
 def _build(build: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Named outputs that become assets.
+"""What becomes of a job's outputs when it went well.
 
-Owns: registering what the outputs of a job that went well ask for by `name`.
+Owns: registering what the outputs ask for by `name`; telling of those that stayed empty.
 Leaves: versions to data/assets.py and models/actions.py.
 Always: each output is registered once, however often this is called; one that can't be is told
 as a notice, and the job is Completed all the same.
@@ -27,18 +27,19 @@ _log = logging.getLogger(__name__)
 _LOCKS = 16
 
 
-def are_named(job: CommandJob) -> bool:
-    """Whether anything of the job is to be registered."""
-    return any(output.name for output in job.spec.outputs.values())
+def are_declared(job: CommandJob) -> bool:
+    return bool(job.spec.outputs)
 
 
-def register(services: FileServices, job: CommandJob) -> None:
+def settle(services: FileServices, job: CommandJob) -> None:
     """Give every output with a `name` of a job that is about to be Completed its version."""
-    locations = None
+    locations = outputs.destinations_of(job)
     for name, output in job.spec.outputs.items():
+        if _is_empty(services, job, locations[name]):
+            text = f"output `{name}` is empty: the command wrote nothing to "
+            _tell(services, job, f"{text}`${{{{outputs.{name}}}}}`")
         if not output.name:
             continue
-        locations = locations or outputs.destinations_of(job)
         try:
             # A server that takes over may come while the one before it is at work still.
             with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):
@@ -48,6 +49,14 @@ def register(services: FileServices, job: CommandJob) -> None:
         except Exception:
             _log.exception("output %s of %s could not be registered", name, job.name)
             _tell(services, job, f"output `{name}` could not be registered; see `yard server logs`")
+
+
+def _is_empty(services: FileServices, job: Job, location: OutputPlace) -> bool:
+    """Whether it is known to have no file."""
+    try:
+        return not outputs.has_files(services, job, location)
+    except TorchyardError:
+        return False
 
 
 def _register(

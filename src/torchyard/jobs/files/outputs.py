@@ -116,6 +116,17 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
             yield output, entry.path, entry.size_bytes
 
 
+def has_files(services: FileServices, job: Job, output_place: OutputPlace) -> bool:
+    """
+    Raises:
+        Unreachable: the datastore does not answer.
+    """
+    at = _at(services, job, output_place)
+    if output_place.file:
+        return at.files.entry(output_place.path) is not None
+    return next(iter(at.files.walk(output_place.path)), None) is not None
+
+
 def file(services: FileServices, job: Job, output: str, path: str) -> Readable:
     """A file of an output, on this machine's disk.
 

@@ -26,7 +26,7 @@ from torchyard.shared.connection import AttemptOver, Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
 from torchyard.shared.plan import OPEN, LaunchPlan
-from torchyard.worker.diagnosis import outcome
+from torchyard.worker.diagnosis import outcome, rank_notices
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.diagnosis.limit_watch import LimitWatch, WatchedNode, limit_notices
 from torchyard.worker.files import interception, node_folders, rehearsal
@@ -540,6 +540,8 @@ class Node:
         )
         if exit.aborted_late:
             self._notice(outcome.late_abort_notice(exit))
+        for message in rank_notices.read(self._context.records_folder(exit.rank.rank)):
+            self._notice(message)
         self._report_if_serving()
 
     def _report_if_serving(self) -> None:

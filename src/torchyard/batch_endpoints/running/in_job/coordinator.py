@@ -8,6 +8,7 @@ fails as soon as more files have failed than may.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -125,7 +126,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def summary(self) -> str:
-        failed = len(self._progress.failed) + self._progress.missing
+        failed = self._failed_count()
         scored = self._done - failed
         return f"{scored} of {len(self._files)} files scored, {failed} failed"
 
@@ -133,6 +134,8 @@ class Coordinator:
         with self._changed:
             self._log(self._metrics(), self._done)
             say(self.summary())
+            if self._failed_count() and not self._failure:
+                tell(f"{self.summary()}{self._reasons()}")
             for path, error in self._progress.failed[:100]:
                 say(f"failed: {printable(path)}: {error}")
 
@@ -170,21 +173,30 @@ class Coordinator:
             say(self.summary())
 
     def _check(self) -> None:
-        """Whether more files have failed than may."""
-        threshold = self._settings.error_threshold
-        failed = len(self._progress.failed) + self._progress.missing
-        if threshold < 0 or failed <= threshold:
+        """Whether more files have failed than may, or all."""
+        threshold, count = self._settings.error_threshold, len(self._files)
+        failed = self._failed_count()
+        text = f"{failed} of {count} files failed"
+        if 0 <= threshold < failed:
+            text += f", more than `error_threshold: {threshold}` allows"
+        elif failed < count:
             return
-        text = f"{failed} of {len(self._files)} files failed, more than "
-        text += f"`error_threshold: {threshold}` allows"
+        self._failure = self._failure or text + self._reasons()
+
+    def _failed_count(self) -> int:
+        return len(self._progress.failed) + self._progress.missing
+
+    def _reasons(self) -> str:
+        """Of the first files that failed."""
+        text = ""
         for path, error in self._progress.failed[:_MOST_NAMED]:
             text += f"; `{printable(path)}`: {error}"
-        if not self._progress.failed:
-            text += "; run() returned fewer rows than files"
-        self._failure = self._failure or text
+        if self._progress.missing:
+            text += "; run() returned fewer rows than files: it returns one for each file"
+        return text
 
     def _metrics(self) -> dict[str, float]:
-        failed = len(self._progress.failed) + self._progress.missing
+        failed = self._failed_count()
         elapsed_s = max(time.monotonic() - self._began_at, 0.001)
         return {
             "files_scored": float(self._done - failed),
@@ -196,6 +208,15 @@ class Coordinator:
 def say(text: str) -> None:
     """A line of the job's log."""
     print(f"torchyard: {text}", flush=True)
+
+
+def tell(text: str) -> None:
+    """A notice of the job."""
+    folder = os.environ.get("TORCHYARD_ERRORS")
+    if folder:
+        path = os.path.join(folder, "notices.txt")
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text.replace("\n", " ") + "\n")
 
 
 def printable(path: str) -> str:

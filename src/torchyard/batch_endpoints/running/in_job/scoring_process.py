@@ -89,7 +89,11 @@ def rows_of(result: Any, with_rows: bool) -> Any:
         text = result.to_csv(header=False, index=False) if with_rows else ""
         return ([text.rstrip("\n")] if text else []), len(result)
     if result is None or isinstance(result, (str, bytes, dict)) or not hasattr(result, "__iter__"):
-        raise BadResult(f"run() returned {type(result).__name__}, not a list or a DataFrame")
+        what = "nothing" if result is None else type(result).__name__
+        raise BadResult(
+            f"run() returned {what}: it returns a list, with one element for each file, or a "
+            "DataFrame"
+        )
     items = list(result)
     return ([line_of(item) for item in items] if with_rows else []), len(items)
 
