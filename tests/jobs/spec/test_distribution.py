@@ -122,6 +122,8 @@ def test_torchrun_that_does_not_know_of_the_other_nodes_is_a_notice(command: str
         "torchrun --nnodes 2 --node_rank $NODE_RANK train.py",
         "torchrun \\\n  --nnodes=1:4 \\\n  train.py",
         "torchrun --nnodes $NODES train.py",
+        "torchrun --nnodes 2 --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT train.py",
+        'torchrun --nnodes 2 --rdzv_endpoint "${MASTER_ADDR}:29500" train.py',
         "python -m torch.distributed.launch --use_env --nnodes 2 train.py",
         "mpirun -np 4 --host a,b python train.py",
         "pip install torchrun; python train.py",
@@ -132,6 +134,24 @@ def test_torchrun_that_does_not_know_of_the_other_nodes_is_a_notice(command: str
 )
 def test_torchrun_that_knows_of_them_and_other_commands_give_no_notice(command: str) -> None:
     assert job_spec.read(_job({}, 2, command=command)).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "address", "own"),
+    [
+        ('--rdzv_endpoint="192.0.2.1:1234"', "192.0.2.1:1234", "$MASTER_ADDR:$MASTER_PORT"),
+        ("--rdzv-endpoint gpu-server-0:29500", "gpu-server-0:29500", "$MASTER_ADDR:$MASTER_PORT"),
+        ("--rdzv_endpoint=localhost:0", "localhost:0", "$MASTER_ADDR:$MASTER_PORT"),
+        ("--master_addr '[fd00::1]'", "[fd00::1]", "$MASTER_ADDR`"),
+    ],
+)
+def test_torchrun_whose_nodes_meet_at_a_fixed_address_is_a_notice(
+    option: str, address: str, own: str
+) -> None:
+    command = f"torchrun --nnodes=1:3 --rdzv_backend=c10d {option} train.py"
+    (notice,) = job_spec.read(_job({}, 2, command=command)).notices
+    assert f"`{address}`" in notice and own in notice
+    assert job_spec.read(_job({}, 1, command=command)).notices == ()
 
 
 def test_torchrun_in_each_of_several_processes_is_a_notice() -> None:

@@ -53,6 +53,10 @@ MESSAGES = [
      "ncclUniqueId from [0] via c10d key-value store, but store->get('0') got error: Connection "
      "reset by peer", "peer_lost"),
     ("OSError: [Errno 107] Transport endpoint is not connected", "peer_lost"),
+    ("torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the "
+     "C10d store has failed. See inner exception for details.", "rendezvous_unreachable"),
+    ("botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL",
+     "connection_failed"),
     ("torch.distributed.DistStoreError: Timed out after 31 seconds waiting for clients. 1/2 "
      "clients joined.", "rendezvous_timeout"),
     ("RuntimeError: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(...)",

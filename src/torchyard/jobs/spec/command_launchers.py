@@ -1,6 +1,6 @@
 """Find launchers in a job's command: mpirun, and torchrun that would train copies side by side.
 
-Owns: the launchers' names, the notice about torchrun.
+Owns: the launchers' names, the notices about torchrun.
 Leaves: refusing a second mpirun to distribution.py.
 Always: words in quotes and in comments are ignored.
 """
@@ -19,6 +19,7 @@ _COMMANDS = re.compile(r"&&|\|\||[;&|\n()]|\$\(|`")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)#.*")
 _CONTINUED = re.compile(r"\\\r?\n")
 _NODES = re.compile(r"--nnodes[= ](?!1(?::1)?(?: |$))")
+_MEETING_PLACE = re.compile(r"--(rdzv[_-]endpoint|master[_-]addr)[= ][\"']?([\w\[][\w.:\]-]{0,200})")
 
 
 def mpi_launcher(command: str) -> str:
@@ -28,7 +29,8 @@ def mpi_launcher(command: str) -> str:
 
 
 def torchrun_notice(command: str, nodes: int, processes: int) -> str:
-    """About a torchrun that would train copies side by side; empty without one.
+    """About a torchrun that would train copies side by side, or whose nodes would not meet; empty
+    without one.
 
     Args:
         processes: how many times `distribution` starts the command on each node.
@@ -47,6 +49,13 @@ def torchrun_notice(command: str, nodes: int, processes: int) -> str:
             f"the command starts `torchrun` on each of {nodes} nodes without the number of nodes: "
             f"each of them trains a copy of its own; add `--nnodes {nodes} --node_rank $NODE_RANK "
             "--master_addr $MASTER_ADDR --master_port $MASTER_PORT`"
+        )
+    place = _MEETING_PLACE.search(_CONTINUED.sub(" ", command))
+    if nodes > 1 and place:
+        own = "$MASTER_ADDR:$MASTER_PORT" if place[1].startswith("rdzv") else "$MASTER_ADDR"
+        return (
+            f"the nodes of `torchrun` are to meet at `{place[2]}`, which must be a node of this "
+            f"job; write `--{place[1]} {own}`, the job's first node"
         )
     return ""
 

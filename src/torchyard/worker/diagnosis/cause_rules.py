@@ -153,8 +153,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "port_in_use",
         r"EADDRINUSE|[Aa]ddress already in use",
-        "another program uses the port: use the job's own (MASTER_PORT), or bind port 0 to get a "
-        "free one",
+        "another program, or another rank of this job, uses the port: let one rank of a node bind "
+        "it, use the job's own (MASTER_PORT), or bind port 0 to get a free one",
     ),
     Rule(
         "rendezvous_timeout",
@@ -172,6 +172,12 @@ RULES: tuple[Rule, ...] = (
         "a rank did not take part in a collective call that the others wait for: set the property "
         "`torchyard.hang_after_s` to see where each rank is",
         consequence=True,
+    ),
+    Rule(
+        "rendezvous_unreachable",
+        r"RendezvousConnectionError",
+        "`torchrun` reaches nobody where its nodes are to meet, which must be a node of this job: "
+        "write `--rdzv_endpoint $MASTER_ADDR:$MASTER_PORT`",
     ),
     Rule(
         "peer_lost",
