@@ -128,7 +128,8 @@ def nodes(world: World) -> Any:
 def mpi(world: World) -> Any:
     if shutil.which("mpirun") is None:
         run = ended(world, "mpi", "Failed")
-        assert run.get_details()["error"]["error"]["code"] == "mpi_missing"
+        error = run.get_details()["error"]["error"]
+        assert error["innerError"]["code"] == "mpi_missing", error
         return "this machine has no MPI"
     run = ended(world, "mpi")
     logs = [path for path in run.get_file_names() if path.startswith("user_logs/std_log")]

@@ -368,7 +368,8 @@ def test_a_run_has_its_details_and_its_error(azure: Azure) -> None:
         assert response["status"] == "Failed"
         assert list(response["logFiles"]) == ["user_logs/std_log.txt"]
         result = response["error"]["error"]
-        assert (result["code"], result["details"][0]["code"]) == ("rank_failed", "Hint")
+        assert (result["code"], result["details"][0]["code"]) == ("UserError", "Hint")
+        assert result["innerError"] == {"code": "rank_failed"}
         info = result["additionalInfo"][0]["info"]
         assert (info["rank"], info["node"]) == (1, 0)
         assert info["traceback"][-1] == "ValueError: no"

@@ -173,7 +173,8 @@ def test_the_reason_of_a_failed_script_is_reported(azure: Services) -> None:
     error = {"code": "import_failed", "message": "no module `x`", "hint": "add it", "details": {}}
     below(azure, run, "/report", {"status": "Failed", "exit_code": 3, "error": error})
     response = history(azure, run, "/details")["error"]["error"]
-    assert (response["code"], response["message"]) == ("import_failed", "no module `x`")
+    assert (response["code"], response["message"]) == ("UserError", "no module `x`")
+    assert response["innerError"] == {"code": "import_failed"}
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError, parse_job
 from torchyard.jobs.requests import local_runs
 from torchyard.jobs.services import FileServices
+from torchyard.jobs.spec import retry
 from torchyard.sweeps import actions as sweeps
 
 Link = Callable[[Call, str, str], str]
@@ -49,6 +50,11 @@ _AGENT = re.compile(r"azure-ai-ml/(\d{1,4})\.(\d{1,4})")
 _PLAIN_TYPES_FROM = (1, 35)
 # Lines of a traceback in an error; the rest is in the log.
 _LINES = 40
+# All others are the script's, the job file's or its environment's.
+_OF_THE_SYSTEM = (
+    *retry.INTERRUPTIONS,
+    *("launch_failed", "engine_unreachable", "rendezvous_failed", "worker_failed"),
+)
 _SERVICE = "torchyard"
 _TRACEBACK = "Traceback (most recent call last)"
 
@@ -209,7 +215,7 @@ def error_json(call: Call, job: Job) -> dict[str, Any] | None:
         return None
     return {
         "error": {
-            "code": error.code,
+            **_codes(error.code),
             "message": error.message,
             "details": [{"code": "Hint", "message": error.hint}] if error.hint else [],
             "additionalInfo": [{"type": _SERVICE, "info": info}] if (info := _info(error)) else [],
@@ -218,6 +224,16 @@ def error_json(call: Call, job: Job) -> dict[str, Any] | None:
         "location": call.workspace.location,
         "time": _time(job.ended_at),
     }
+
+
+def _codes(code: str) -> dict[str, Any]:
+    """Whose fault it is, which Azure's clients go by, with our code inside; a code that a client
+    reported itself is a word of its own.
+    """
+    if code[:1].isupper():
+        return {"code": code}
+    outer = "SystemError" if code in _OF_THE_SYSTEM else "UserError"
+    return {"code": outer, "innerError": {"code": code}}
 
 
 def outputs(job: Job, agent: str = "") -> dict[str, Any]:
