@@ -3,7 +3,8 @@
 Owns: their command lines, starting them again, what is told of them, connections to them.
 Leaves: processes to launch/guests.py, the tunnel to tunnel.py, who may see them to the server.
 Always: JupyterLab and TensorBoard listen at a socket file that their own user alone can open, and
-at no port; a service that dies is started again a few times, and then said to have failed.
+at no port; a service that dies is started again a few times, and then said to have failed; one
+whose program is not there fails at once.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 STARTING, RUNNING, FAILED, ENDED = "Starting", "Running", "Failed", "Ended"
 _JUPYTER, _TENSORBOARD, _VS_CODE, _CUSTOM = "jupyter_lab", "tensor_board", "vs_code", "custom"
 _MOST_RESTARTS = 4
+_NO_PROGRAM = 127
 _STEADY_S = 60.0
 _DELAYS_S = (1.0, 3.0, 10.0, 30.0)
 _LISTEN_LIMIT_S = 180.0
@@ -187,7 +189,10 @@ class NodeServices:
                 return
             if time.monotonic() - started_at > _STEADY_S:
                 service.restarts = 0
-            if service.restarts >= _MOST_RESTARTS:
+            is_missing = service.guest is not None and service.guest.exit_code == _NO_PROGRAM
+            if is_missing:
+                message = "the environment lacks its program"
+            if is_missing or service.restarts >= _MOST_RESTARTS:
                 self._tell(service, FAILED, f"{message}; see {log.name}")
                 return
             delay_s = _DELAYS_S[min(service.restarts, len(_DELAYS_S) - 1)]
