@@ -41,9 +41,8 @@ class Logins:
     servers: Mapping[str, Login] = field(default_factory=dict)
 
     def with_login(self, login: Login) -> Logins:
-        """It becomes the current one; others that never succeeded are dropped."""
-        others = {url: other for url, other in self.servers.items() if other.token}
-        return Logins(login.url, {**others, login.url: login})
+        """It becomes the current one."""
+        return Logins(login.url, {**self.servers, login.url: login})
 
     def without(self, url: str) -> Logins:
         remaining = {name: login for name, login in self.servers.items() if name != url}

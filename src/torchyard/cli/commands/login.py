@@ -4,13 +4,11 @@ Owns: prompting for a token, trying it, the verbs' messages.
 Leaves: signing in with a browser to sign_in.py, saving the token to base/logins.py, settings that
 override it to base/settings.py.
 Always: a token is prompted for without echo, never passed as an argument, and saved only after the
-server has accepted it. From the first attempt on commands go to that server, though the login
-fails: none of them starts one on this machine instead.
+server has accepted it; a login that fails changes nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 from pathlib import Path
@@ -27,23 +25,7 @@ from torchyard.cli.parsing.options import Session, common, warn
 from torchyard.cli.terminal import browser, tables
 
 
-class _Login(Verb):
-    """Have commands go to no other server after a line that can't be read, either."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError:
-            from torchyard.base import settings
-
-            words = [word for word in args if not word.startswith("-")]
-            url = next((word for word in words if "://" in word), "")
-            if url or (words and words[0] == args[0]):
-                _point_at(settings.read().home, url or words[0])
-            raise
-
-
-@click.command("login", cls=_Login)
+@click.command("login", cls=Verb)
 @click.argument("url", required=False)
 @click.option(
     "--token-file",
@@ -88,28 +70,20 @@ def login(
     if not url:
         _list(session, saved)
         return
-    try:
-        address = logins.url_of(url)
-    except InvalidInput:
-        _point_at(home, url)
-        raise
+    address = logins.url_of(url)
     before = saved.servers.get(address, logins.Login(address))
     trusted = str(Path(ca_cert).absolute()) if ca_cert else before.ca_cert
     way = _Way(token_file, no_browser, with_token)
     is_saved = bool(before.token) and not token_file and not with_token
+    token = before.token if is_saved else _obtain_token(address, trusted, way)
+    attempt = logins.Login(address, token, trusted)
     try:
-        token = before.token if is_saved else _obtain_token(address, trusted, way)
-        attempt = logins.Login(address, token, trusted)
-        try:
-            identity = _try(session, attempt)
-        except NotAuthenticated:
-            if not is_saved:
-                raise
-            attempt = dataclasses.replace(attempt, token=_obtain_token(address, trusted, way))
-            identity = _try(session, attempt)
-    except BaseException:
-        _point_at(home, address)
-        raise
+        identity = _try(session, attempt)
+    except NotAuthenticated:
+        if not is_saved:
+            raise
+        attempt = dataclasses.replace(attempt, token=_obtain_token(address, trusted, way))
+        identity = _try(session, attempt)
     logins.write(home, saved.with_login(dataclasses.replace(attempt, user=identity["user"])))
     if not address.startswith(("https://", *logins.LOOPBACK)):
         warn(f"`{address}` does not use TLS: the token is sent unencrypted")
@@ -167,15 +141,6 @@ def whoami(session: Session) -> None:
         ("Token expires", ends),
     ]
     tables.one(session.form, identity, lambda: tables.fields(rows))
-
-
-def _point_at(home: Path, url: str) -> None:
-    """Have commands ask for this login, unless they go to another server already."""
-    saved = logins.read(home)
-    with contextlib.suppress(InvalidInput):  # it is kept as it was written
-        url = logins.url_of(url)
-    if not saved.current:
-        logins.write(home, saved.with_login(saved.servers.get(url, logins.Login(url))))
 
 
 def _list(session: Session, saved: logins.Logins) -> None:
