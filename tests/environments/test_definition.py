@@ -65,6 +65,14 @@ def test_requirements_lose_comments_and_order() -> None:
     assert first.hash == two.hash
 
 
+@pytest.mark.parametrize(
+    ("written", "python"), [("3.12", "3.12"), (" 3.11.* ", "3.11"), (">=3.10,<3.13", ">=3.10,<3.13")]
+)
+def test_a_python_beside_requirements(written: str, python: str) -> None:
+    spec = spec_of({"python": written, "pip_requirements": "tqdm\n"})
+    assert (spec.python, spec.requirements, spec.is_any_python) == (python, ("tqdm",), False)
+
+
 def test_options_stay_first_and_in_order() -> None:
     spec = spec_of({"pip_requirements": ["b", "--pre", "--extra-index-url https://x/y", "a"]})
     assert spec.options == ("--pre", "--extra-index-url https://x/y")
@@ -306,6 +314,10 @@ def test_conda_packages_are_refused_by_name_without_py_rattler(
         ({"image": ""}, "`image`", ("image",)),
         ({"image": "python", "os_type": "windows"}, "linux", ("os_type",)),
         ({"pip_requirements": 3}, "not a list", ("pip_requirements",)),
+        ({"pip_requirements": [], "python": 3.1}, "not a version", ("python",)),
+        ({"pip_requirements": [], "python": "--help"}, "not a version", ("python",)),
+        ({"conda_file": {}, "python": "3.12"}, "alone", ("python",)),
+        ({"python": "3.12"}, "names no content", ()),
         ({"pip_requirements": [1]}, "not a string", ("pip_requirements", 0)),
         ({"conda_file": "x.yml"}, "not a mapping", ("conda_file",)),
         ({"conda_file": {"dependancies": []}}, "dependancies", ("conda_file", "dependancies")),

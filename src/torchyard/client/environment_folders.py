@@ -116,8 +116,9 @@ def _conda_of(definition: Mapping[str, Any]) -> dict[str, Any] | None:
     if lines is None:
         return None
     listed = lines.splitlines() if isinstance(lines, str) else list(lines)
+    python = [f"python={definition['python']}"] if "python" in definition else []
     pip: list[Any] = ["pip", {"pip": listed}] if listed else ["pip"]
-    return {"channels": ["conda-forge"], "dependencies": pip}
+    return {"channels": ["conda-forge"], "dependencies": [*python, *pip]}
 
 
 def _read_definition(directory: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _DESCRIPTIVE = (
     "inference_config", "datastore",
 )  # fmt: skip
 _CONTENT = ("image", "conda_file", "pip_requirements", "build")
+_PYTHON = "python"
 # Each has a folder of its own while it is built.
 _MOST_NESTED = 10
 _HINT = (
@@ -100,6 +101,14 @@ def _over_image(
             image = substitute
         if image.substitute is not None:
             policy(image.substitute, (*at, "image"))
+    python = image.python
+    if _PYTHON in definition:
+        version = definition[_PYTHON] if isinstance(definition[_PYTHON], str) else ""
+        if not version.strip():
+            raise InvalidSpec(
+                f"`{_PYTHON}` is not a version", 'write `python: "3.12"`', at=(*at, _PYTHON)
+            )
+        python = conda_file.python_version(version.strip(), (*at, _PYTHON))
     lines, notices = list(image.requirements), [image.notice] if image.notice else []
     if "pip_requirements" in definition:
         written = requirements.read(definition["pip_requirements"], (*at, "pip_requirements"))
@@ -110,7 +119,7 @@ def _over_image(
         return image_definition.put_into(foreign, spec, at) if foreign else spec
     if foreign and not lines:
         return image_definition.put_into(foreign, EnvironmentSpec("", (), str(platform)), at)
-    spec = _spec(image.python, lines, notices, platform, image.requirements)
+    spec = _spec(python, lines, notices, platform, image.requirements)
     spec = replace(spec, variables=image.variables, job_variables=image.job_variables)
     return image_definition.put_into(foreign, spec, at) if foreign else spec
 
@@ -176,7 +185,7 @@ def _spec(
 
 
 def _check_keys(definition: Mapping[str, Any], at: At) -> None:
-    known_keys = (*_DESCRIPTIVE, *_CONTENT)
+    known_keys = (*_DESCRIPTIVE, *_CONTENT, _PYTHON)
     for key in definition:
         if key not in known_keys:
             hint = _CONDA_HINT if key in ("dependencies", "channels", "prefix") else _HINT
@@ -191,6 +200,13 @@ def _check_keys(definition: Mapping[str, Any], at: At) -> None:
         )
     if not any(key in definition for key in _CONTENT):
         raise InvalidSpec("`environment` names no content", _HINT, at=at)
+    if _PYTHON in definition and "pip_requirements" not in definition:
+        raise InvalidSpec(
+            f"`{_PYTHON}` goes with `pip_requirements` alone",
+            "write `- python=3.12` among the `dependencies` of the conda file, or name an image "
+            "with that Python",
+            at=(*at, _PYTHON),
+        )
     if "conda_file" in definition and "pip_requirements" in definition:
         raise InvalidSpec(
             "`conda_file` and `pip_requirements` can't be combined",

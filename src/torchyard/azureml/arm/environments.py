@@ -204,7 +204,8 @@ def properties_of(call: Call, definition: Mapping[str, Any]) -> dict[str, Any]:
         # Azure has no such key; a conda file has the same effect.
         requirements = definition["pip_requirements"]
         lines = requirements.splitlines() if isinstance(requirements, str) else list(requirements)
-        conda = {"dependencies": ["pip", {"pip": lines}]}
+        python = [f"python={definition['python']}"] if "python" in definition else []
+        conda = {"dependencies": [*python, "pip", {"pip": lines}]}
     if conda is not None:
         properties["condaFile"] = yaml.safe_dump(conda, sort_keys=False, allow_unicode=True)
     build = definition.get("build")

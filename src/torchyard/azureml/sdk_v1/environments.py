@@ -305,7 +305,8 @@ def to_json(
         conda = yaml_documents.load(conda, "the conda file")
     if conda is None and definition.get("pip_requirements"):
         lines = str(definition["pip_requirements"]).splitlines()
-        conda = {"dependencies": ["python", {"pip": [line for line in lines if line.strip()]}]}
+        python = f"python={definition['python']}" if "python" in definition else "python"
+        conda = {"dependencies": [python, {"pip": [line for line in lines if line.strip()]}]}
     build = definition.get("build")
     image = None if build else definition.get("image")
     document = azureml_environment.document(name, version, image, conda is None)

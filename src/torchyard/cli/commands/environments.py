@@ -52,6 +52,9 @@ _COLUMNS: list[tables.Column] = [
 @click.option("-i", "--image", default=None, help="Docker image.")
 @click.option("-c", "--conda-file", default=None, metavar="FILE", help="Conda file.")
 @click.option("--pip-requirements", default=None, metavar="FILE", help="Requirements file.")
+@click.option(
+    "--python", default=None, metavar="VERSION", help="Python, beside --pip-requirements."
+)
 @click.option("--description", default=None, help="Description.")
 @click.option("--tags", multiple=True, metavar="KEY=VALUE", help="Tags to set.")
 @click.option("--os-type", default=None, metavar="OS", help="Operating system; only linux.")

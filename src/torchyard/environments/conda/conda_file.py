@@ -233,7 +233,7 @@ def python_version(version: str, at: At) -> str:
     strange = next((number for _, number, _ in clauses if not _OF_PYTHON.fullmatch(number)), "")
     if strange:
         raise InvalidSpec(
-            f"`{strange[:80]}` is not a version of Python", "write it as `python=3.11`", at=at
+            f"`{strange[:80]}` is not a version of Python", "write it as `3.11`", at=at
         )
     if not clauses:
         return ""

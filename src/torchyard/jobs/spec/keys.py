@@ -71,6 +71,7 @@ TABLE: tuple[Key, ...] = (
     Key("environment.image", _H, "images that mean plain Python take no engine; others do"),
     Key("environment.conda_file", _H, "Python, pip and conda packages; a path or the content"),
     Key("environment.pip_requirements", _H, "torchyard's own: a path, or the lines themselves"),
+    Key("environment.python", _H, 'a version beside `pip_requirements`, such as `"3.12"`'),
     Key("environment.build", _H, "built by podman or docker on the server's machine"),
     Key("environment.build.path", _H, "the build context: a folder"),
     Key("environment.build.dockerfile_path", _H, "`Dockerfile` when absent"),
