@@ -73,6 +73,26 @@ def test_a_python_beside_requirements(written: str, python: str) -> None:
     assert (spec.python, spec.requirements, spec.is_any_python) == (python, ("tqdm",), False)
 
 
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        ("sklearn", "scikit-learn"),
+        ("sklearn==1.5", "scikit-learn"),
+        ("cv2", "opencv-python-headless"),
+        ("PIL>=9", "pillow"),
+        ("yaml", "PyYAML"),
+    ],
+)
+def test_a_module_s_name_gets_the_name_of_its_package(line: str, package: str) -> None:
+    for definition in (
+        {"pip_requirements": ["numpy", line]},
+        {"conda_file": {"dependencies": ["pip", {"pip": ["numpy", line]}]}},
+    ):
+        with pytest.raises(InvalidSpec, match="is a module") as caught:
+            spec_of(definition)
+        assert f"`{package}`" in caught.value.hint and caught.value.at[-1] == 1
+
+
 def test_options_stay_first_and_in_order() -> None:
     spec = spec_of({"pip_requirements": ["b", "--pre", "--extra-index-url https://x/y", "a"]})
     assert spec.options == ("--pre", "--extra-index-url https://x/y")

@@ -14,6 +14,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from torchyard.base.errors import InvalidSpec
+from torchyard.shared.module_packages import NO_PACKAGES, PACKAGES
 
 At = tuple[str | int, ...]
 
@@ -132,6 +133,14 @@ def _check(text: str, at: At) -> None:
         )
     if "://" not in text and not _is_requirement(text):
         raise InvalidSpec(f"`{text[:100]}` is not a pip requirement", _hint(text), at=at)
+    name = package_name(text)
+    module = next((each for each in NO_PACKAGES if each.lower() == name), "")
+    if module:
+        raise InvalidSpec(
+            f"`{module}` is a module, and not the name of its package",
+            f"write `{PACKAGES[module]}`",
+            at=at,
+        )
 
 
 def _hint(text: str) -> str:

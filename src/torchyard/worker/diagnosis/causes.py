@@ -13,6 +13,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from torchyard.shared.module_packages import PACKAGES
 from torchyard.worker.diagnosis.cause_rules import (
     RULES,
     WRONG_PROGRAM_FROM_INPUT,
@@ -20,34 +21,6 @@ from torchyard.worker.diagnosis.cause_rules import (
     WRONG_TEXT_COMPILED,
     Rule,
 )
-
-# Modules whose package has another name.
-PACKAGES: Mapping[str, str] = {
-    "PIL": "pillow",
-    "attr": "attrs",
-    "azure.ai.ml": "azure-ai-ml",
-    "azure.identity": "azure-identity",
-    "azure.storage.blob": "azure-storage-blob",
-    "azureml.core": "azureml-core",
-    "azureml.data": "azureml-core",
-    "azureml.dataprep": "azureml-dataset-runtime",
-    "azureml.fsspec": "azureml-fsspec",
-    "azureml.mlflow": "azureml-mlflow",
-    "azureml": "azureml-core",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv",
-    "faiss": "faiss-cpu",
-    "git": "GitPython",
-    "google.protobuf": "protobuf",
-    "lightning_fabric": "lightning",
-    "pkg_resources": "setuptools<81",
-    "pytorch_lightning": "pytorch-lightning",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-}
 
 _BUS = "`/dev/shm` is probably full: use fewer data-loader workers or smaller batches"
 _NATIVE = "compiled code failed: see the Python frames that called it"
