@@ -268,8 +268,6 @@ def test_a_version_that_is_taken_is_told(yard: Yard, services: Services) -> None
         yard.plan(job)
         _write(services, job, "o", "a", b"1")
         _finish(yard, job)
-    from torchyard.jobs import actions
-
     messages = notices_of(actions.events(services.db, job))
     assert any("could not be registered" in message for message in messages)
 
@@ -290,3 +288,20 @@ def test_a_place_depends_on_the_job_alone() -> None:
 
     destination = outputs_of.destination_of("w", "j", "o", Output())
     assert destination.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"
+
+
+def test_an_output_that_stays_empty_is_told(yard: Yard, services: Services) -> None:
+    job = submit(
+        services,
+        outputs={
+            "full": {},
+            "none": {},
+            "nofile": {"type": "uri_file", "path": f"{NAS}/scores.csv"},
+            "file": {"type": "uri_file", "path": f"{NAS}/sets/a.csv"},
+        },
+    )
+    yard.plan(job)
+    _write(services, job, "full", "a", b"1")
+    _finish(yard, job)
+    messages = notices_of(actions.events(services.db, job))
+    assert [text.split("`")[1] for text in messages if "is empty" in text] == ["none", "nofile"]
