@@ -290,6 +290,19 @@ def test_a_place_depends_on_the_job_alone() -> None:
     assert destination.uri == "azureml://datastores/workspaceblobstore/paths/azureml/j/o/"
 
 
+def test_an_output_whose_place_holds_something_is_told(yard: Yard, services: Services) -> None:
+    written = {
+        "folder": {"path": f"{NAS}/sets"},
+        "file": {"type": "uri_file", "path": f"{NAS}/sets/a.csv"},
+        "new": {"path": f"{NAS}/new"},
+        "own": {"path": f"{NAS}/sets/${{{{name}}}}"},
+        "default": {},
+    }
+    job = submit(services, outputs=written)
+    messages = notices_of(actions.events(services.db, job))
+    assert [text.split("`")[1] for text in messages if "already" in text] == ["folder", "file"]
+
+
 def test_an_output_that_stays_empty_is_told(yard: Yard, services: Services) -> None:
     job = submit(
         services,

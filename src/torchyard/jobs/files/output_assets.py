@@ -35,7 +35,7 @@ def settle(services: FileServices, job: CommandJob) -> None:
     """Give every output with a `name` of a job that is about to be Completed its version."""
     locations = outputs.destinations_of(job)
     for name, output in job.spec.outputs.items():
-        if _is_empty(services, job, locations[name]):
+        if not outputs.may_have_files(services, job.workspace, locations[name], if_unknown=True):
             text = f"output `{name}` is empty: the command wrote nothing to "
             _tell(services, job, f"{text}`${{{{outputs.{name}}}}}`")
         if not output.name:
@@ -49,14 +49,6 @@ def settle(services: FileServices, job: CommandJob) -> None:
         except Exception:
             _log.exception("output %s of %s could not be registered", name, job.name)
             _tell(services, job, f"output `{name}` could not be registered; see `yard server logs`")
-
-
-def _is_empty(services: FileServices, job: Job, location: OutputPlace) -> bool:
-    """Whether it is known to have no file."""
-    try:
-        return not outputs.has_files(services, job, location)
-    except TorchyardError:
-        return False
 
 
 def _register(

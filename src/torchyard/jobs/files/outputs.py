@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torchyard.base import files
-from torchyard.base.errors import InvalidSpec, NotFound
+from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.base.files import Readable
 from torchyard.data import actions as data
 from torchyard.data import datastores, uris
@@ -74,8 +74,9 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
     return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"))
 
 
-def check(services: FileServices, workspace: str, name: str, output: Output) -> None:
-    """Can it be written there, as far as that is known when the job is created?
+def check(services: FileServices, workspace: str, name: str, output: Output) -> str:
+    """Can it be written there, as far as that is known when the job is created? Returns a notice
+    of what lies there already, empty without one.
 
     Raises:
         InvalidSpec: its path is none, or has an unknown expression.
@@ -85,6 +86,14 @@ def check(services: FileServices, workspace: str, name: str, output: Output) -> 
     stores = services.datastores
     datastore = datastores.get(services.db, stores, workspace, target.store)
     datastores.open_files(services.db, stores, datastore)
+    is_of_job = not output.path or target != destination_of(workspace, "other", name, output)
+    if is_of_job or not may_have_files(services, workspace, target, if_unknown=False):
+        return ""
+    what = "exists" if target.file else "holds files"
+    return (
+        f"`{target.uri}` {what} already: the job starts without what is there, and what it writes "
+        "replaces what has the same name; `${{name}}` in the path gives each job a place of its own"
+    )
 
 
 def destinations(job: Job) -> dict[str, OutputPlace]:
@@ -116,15 +125,20 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
             yield output, entry.path, entry.size_bytes
 
 
-def has_files(services: FileServices, job: Job, output_place: OutputPlace) -> bool:
+def may_have_files(
+    services: FileServices, workspace: str, output_place: OutputPlace, *, if_unknown: bool
+) -> bool:
     """
-    Raises:
-        Unreachable: the datastore does not answer.
+    Args:
+        if_unknown: the answer where the datastore gives none.
     """
-    at = _at(services, job, output_place)
-    if output_place.file:
-        return at.files.entry(output_place.path) is not None
-    return next(iter(at.files.walk(output_place.path)), None) is not None
+    try:
+        at = data.locate(services.db, services.datastores, workspace, output_place.uri)
+        if output_place.file:
+            return at.files.entry(output_place.path) is not None
+        return next(iter(at.files.walk(output_place.path)), None) is not None
+    except TorchyardError:
+        return if_unknown
 
 
 def file(services: FileServices, job: Job, output: str, path: str) -> Readable:

@@ -115,7 +115,10 @@ def _checked(services: Services, workspace: str, document: Any, uploaded: bool) 
             paths[name] = pinned.path
             notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
     for name, output in job.outputs.items():
-        _at(("outputs", name, "path"), partial(outputs.check, services, workspace, name, output))
+        notice = _at(
+            ("outputs", name, "path"), partial(outputs.check, services, workspace, name, output)
+        )
+        notices += [f"output `{name}`: {notice}"] if notice else []
     properties = limit_properties.recorded(job.properties, workspace_record)
     return Checked(job, environment, paths, tuple(notices), rehearsed, properties)
 
