@@ -23,8 +23,6 @@ _REFERENCE = re.compile(
     r"(?::(?P<tag>\w[\w.-]{0,127}))?",
     re.ASCII,
 )
-# `time="…" level=fatal msg="…"`
-_LOGGED = re.compile(r'^time=.* msg="(.*)"$')
 
 
 class UploadFailed(TorchyardError):
@@ -105,7 +103,9 @@ def run(layout: Path, to: Reference, plain_http: bool) -> None:
     )
     if copied.returncode:
         lines = copied.stderr.strip().splitlines() or [f"skopeo ended with {copied.returncode}"]
-        message = _LOGGED.sub(r"\1", lines[-1]).replace('\\"', '"')
+        # `time="…" level=fatal msg="…"`
+        message = lines[-1].partition(' msg="')[2].removesuffix('"') or lines[-1]
+        message = message.replace('\\"', '"')
         raise UploadFailed(
             f"`{to.registry}` does not have the image: {message[:600]}",
             f"log in with `skopeo login {to.registry}`; `--plain-http` allows a registry without "
