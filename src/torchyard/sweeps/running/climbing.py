@@ -19,7 +19,7 @@ from torchyard.jobs.services import Services
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running.state import Series, SweepState
-from torchyard.sweeps.running.trial_ends import STOPPED_EARLY
+from torchyard.sweeps.running.trial_ends import STOPPED_EARLY, note_reason
 from torchyard.sweeps.spec.early_termination import Asha, Hyperband
 from torchyard.sweeps.stopping import rungs
 from torchyard.sweeps.stopping.rungs import Climb
@@ -64,10 +64,7 @@ def end_paused(services: Services, state: SweepState, by_id: Mapping[int, Job]) 
         if job is None or job.status.ended:
             continue
         reason = rungs.reason(policy, state.spec.objective.goal, trial.number, climbs)
-        with services.db.write() as connection:
-            trial_store.change_trial(connection, state.job.id, trial.number, reason=reason)
-        state.put(replace(trial, reason=reason))
-        state.log.append(f"trial {trial.name} is stopped: {reason}")
+        note_reason(services.db, state, trial, reason)
         hint = f"see the log of sweep `{state.job.name}`"
         jobs.cancel(services, job.workspace, job.name, JobError(STOPPED_EARLY, reason, hint))
 

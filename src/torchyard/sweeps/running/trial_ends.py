@@ -45,7 +45,7 @@ def read_metrics(services: RecordServices, state: SweepState) -> bool:
         points = services.history.series(trial.job_id, state.metric, before)
         reason = state.feed(trial.number, [point.value for point in points[: count - before]])
         if reason and not trial.reason:
-            _note_reason(services.db, state, trial, reason)
+            note_reason(services.db, state, trial, reason)
     return True
 
 
@@ -60,7 +60,8 @@ def stop_ended_by_policy(services: Services, state: SweepState, by_id: Mapping[i
             jobs.cancel(services, job.workspace, job.name, error)
 
 
-def _note_reason(db: Database, state: SweepState, trial: Trial, reason: str) -> None:
+def note_reason(db: Database, state: SweepState, trial: Trial, reason: str) -> None:
+    """Write down why a trial is to be stopped, and after how many values."""
     intervals = state.series[trial.number].count
     with db.write() as connection:
         trial_store.change_trial(
