@@ -16,6 +16,11 @@ IN_PIPE = "; shell pipes hide failures unless the command starts with `set -o pi
 RAISE = "raise ValueError('no corpus')\n"
 RAISED = "ValueError: no corpus (train.py line 1)"
 EXIT = "import sys\nsys.exit(4)\n"
+ABORT_AT_END = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit(ctypes.cast(libc.abort, ctypes.c_void_p), None, None)
+"""
 
 
 @pytest.fixture
@@ -86,6 +91,22 @@ def test_a_command_that_fails_fails_the_job_with_its_exit_code(
 ) -> None:
     assert run(bench, command, programs) == []
     assert (bench.exit()["error"]["code"], bench.exit()["exit_code"]) == (code, exit_code)
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"),
+    [
+        ("set -e\ntrue\npython train.py\n", 0),
+        ("set -e\ntrue\npython train.py > log.txt 2>&1\n", 0),
+        ("set -eo pipefail\npython train.py | cat", 0),
+        ("set -e\npython train.py\npython -c 1", 134),
+    ],
+)
+def test_an_abort_after_the_end_fails_a_job_only_if_the_shell_skipped_something(
+    bench: Bench, programs: dict[str, str], command: str, exit_code: int
+) -> None:
+    notices = run(bench, command, programs, ABORT_AT_END)
+    assert (bench.exit()["exit_code"], len(notices)) == (exit_code, 0 if exit_code else 1)
 
 
 def test_a_missing_program_has_a_hint(bench: Bench, programs: dict[str, str]) -> None:
