@@ -54,6 +54,20 @@ OF_EVERY_RANK = {
     "OMP_NUM_THREADS": "the node's cores divided by its processes, unless set",
 }
 
+_OWN = {
+    "TORCHYARD_JOB": "the job's name",
+    "TORCHYARD_ATTEMPT_NUMBER": "1 in the first attempt",
+    "TORCHYARD_ATTEMPT": "attempt and node: processes that a rank leaves behind are found by it",
+    "TORCHYARD_ERRORS": "the folder in which Pythons record how they end",
+    "TORCHYARD_RELAY": "the address in the worker that takes metrics",
+    "TORCHYARD_RESUMED": "the file in which `torchyard.train` notes where it goes on",
+    "TORCHYARD_CHECKPOINTS": "where `torchyard.train` saves, with several nodes on one machine",
+    "TORCHYARD_MIN_NODES": "of an elastic job",
+    "TORCHYARD_MAX_NODES": "of an elastic job",
+    "TORCHYARD_INTERCEPT": "set where `torch.save` is intercepted",
+    "TORCHYARD_REHEARSAL": "set where a job is rehearsed on the CPU",
+}
+
 
 @dataclass(frozen=True)
 class Script:
@@ -165,6 +179,15 @@ def page() -> str:
     lines += [
         "",
         "Nodes on one machine have one address.",
+        "",
+        "## torchyard's own",
+        "",
+        "These may change unless a guide names them. The shell of the command is as bash starts "
+        "it: no trap, no function, no `BASH_ENV`.",
+        "",
+        "| variable | value |",
+        "|---|---|",
+        *(f"| `{name}` | {meaning} |" for name, meaning in _OWN.items()),
         "",
         "## Read by",
         "",

@@ -257,6 +257,8 @@ def test_a_job_is_a_mapping(document: Any) -> None:
         ({"services": {"me": {"type": "ssh", "ssh_public_keys": "k", "nodes": "all"}}}, 1),
         ({"resources": {"docker_args": "--ipc=host --shm-size 2g --ulimit memlock=-1"}}, 1),
         ({"resources": {"docker_args": ["--gpus", "all"]}}, 1),
+        ({"command": "python train.py | tee log.txt"}, 1),
+        ({"command": "set -eo pipefail; python train.py | tee log.txt"}, 0),
     ],
 )
 def test_what_does_no_harm_is_a_notice(change: dict[str, Any], notices: int) -> None:

@@ -44,7 +44,7 @@ from torchyard.jobs.spec.values import (
     served,
 )
 from torchyard.jobs.spec.values import experiment_name as experiment_name_in
-from torchyard.shared import brackets
+from torchyard.shared import brackets, shell_commands
 
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
 
@@ -165,6 +165,7 @@ def read(document: Any) -> JobSpec:
             *_assets_as_strings(job),
             *_mistaken(command, variables, inputs, outputs),
             *_unexpanded(variables),
+            *_hidden_failures(command),
         ),
     )
 
@@ -279,6 +280,16 @@ def _unexpanded(variables: Mapping[str, str]) -> list[str]:
         f"expands it; write `export {variable}=…` in the command instead"
         for variable, value in variables.items()
         if (part := _shell_part(value, variables))
+    ]
+
+
+def _hidden_failures(command: str) -> list[str]:
+    """A notice about a shell that goes on after a failure."""
+    if not shell_commands.hide_failures(command):
+        return []
+    return [
+        "the job goes on when `cd` or a program in a pipe of its command fails; begin the command "
+        "with `set -eo pipefail`, and the job fails there"
     ]
 
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchyard.worker.launch import failed_commands as failed_commands_of
-
 _LOG_TAIL_BYTES = 64 << 10
 _MAX_RECORDS = 200
 _MAX_RECORDS_BYTES = 4 << 20
@@ -30,9 +28,6 @@ _LATEST_S = 4_102_444_800.0
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$')
 _NUMBER = re.compile(r"[0-9]{1,9}")
-# What bash calls the file of a function that `bash -c` defines.
-_IN_FUNCTION = "environment"
-_LONGEST_COMMAND = 200
 _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
@@ -106,37 +101,6 @@ class Record:
 
 
 @dataclass(frozen=True)
-class FailedCommand:
-    """A command of the rank's shell; `script` is the file that it stands in, if it is in one.
-
-    `depth` counts the functions, subshells and substitutions that it ran in. `operator` is what
-    stands behind it where something else decides how the shell goes on: `|` or `&&`.
-    """
-
-    exit_code: int
-    line: int
-    script: str
-    depth: int
-    command: str
-    operator: str = ""
-
-    @property
-    def text(self) -> str:
-        """The command in one short line."""
-        text = " ".join(self.command.split())
-        return text if len(text) <= _LONGEST_COMMAND else f"{text[:_LONGEST_COMMAND]}…"
-
-
-@dataclass(frozen=True)
-class FailedSteps:
-    """A pipe, or `a` of `a && b`, with the exit code of each step; line and text of its last."""
-
-    codes: tuple[int, ...]
-    line: int
-    last: str
-
-
-@dataclass(frozen=True)
 class Leaving:
     """A Python that left with code 0; `rank` as that Python saw it."""
 
@@ -194,36 +158,6 @@ def decisive_record(
     return children[0] if children else last
 
 
-def failed_commands(folder: Path) -> list[FailedCommand]:
-    """The commands of the rank's shell that failed, in their order."""
-    words = _text(folder / failed_commands_of.FILE).split("\0")[:-1]
-    size = failed_commands_of.FIELDS
-    failures: list[FailedCommand] = []
-    for start in range(0, len(words) - size + 1, size):
-        code, line, script, depth, command = words[start : start + size]
-        if script == _IN_FUNCTION:
-            script = ""
-        if depth == failed_commands_of.SCRIPT_END:
-            # How a script ended is what its caller sees, and handles or fails by.
-            if failures and (failures[-1].script, str(failures[-1].exit_code)) == (script, code):
-                failures.pop()
-        elif code.isdecimal() and line.isdecimal() and depth.isdecimal():
-            failures.append(FailedCommand(int(code), int(line), script, int(depth), command))
-    return failures
-
-
-def failed_steps(folder: Path) -> list[FailedSteps]:
-    """Pipes and lists of the rank's shell in which a step before the last one failed."""
-    words = _text(folder / failed_commands_of.STEPS_FILE).split("\0")[:-1]
-    size = failed_commands_of.STEP_FIELDS
-    steps = []
-    for start in range(0, len(words) - size + 1, size):
-        codes, line, last = words[start : start + size]
-        if line.isdecimal() and all(code.isdecimal() for code in codes.split()):
-            steps.append(FailedSteps(tuple(map(int, codes.split())), int(line), last))
-    return steps
-
-
 def leavings(folder: Path) -> list[Leaving]:
     """The Pythons of a rank that left with code 0."""
     pythons = []
@@ -261,11 +195,6 @@ def printed_stack(text: str) -> str:
 def ended_abruptly(folder: Path, pid: int) -> bool:
     """Whether this process was a Python that exited without Python's own shutdown."""
     return (folder / f"{pid}.stack").exists()
-
-
-def only_abrupt_end(folder: Path) -> bool:
-    """Whether one Python of the rank exited without Python's own shutdown, and no other."""
-    return len(list(folder.glob("*.stack"))) == 1
 
 
 def ended_orderly(folder: Path, pid: int) -> bool:
@@ -315,15 +244,6 @@ def log_tail(log: Path) -> str:
     content = _read(log, _LOG_TAIL_BYTES, from_end=True)
     lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     return "\n".join(_RANK_PREFIX.sub("", line.rpartition("\r")[2]) for line in lines)
-
-
-def log_ends(log: Path) -> str:
-    """The beginning and the end of a rank's log."""
-    tail = log_tail(log)
-    head = _read(log, _LOG_TAIL_BYTES)
-    if len(head) < _LOG_TAIL_BYTES:
-        return tail
-    return head.decode("utf-8", "replace").rpartition("\n")[0] + "\n" + tail
 
 
 def last_trace(text: str) -> Trace | None:
@@ -489,11 +409,6 @@ def _frame(match: re.Match[str], code: str = "") -> Frame:
     file = match["file"][-_LONGEST_PATH:]
     function = (match["function"] or "")[:_LONGEST_CODE]
     return Frame(file, int(match["line"]), function, code[:_LONGEST_CODE])
-
-
-def beginning(file: Path) -> bytes:
-    """The first bytes of a file; empty if it can't be read."""
-    return _read(file, _MAX_BYTES)
 
 
 def _text(file: Path) -> str:

@@ -1,6 +1,6 @@
 """What a diagnosis needs to know about its node.
 
-Owns: where the Pythons and the shell of each rank leave their records, how a moment is written in
+Owns: where the Pythons of each rank leave their records, how a moment is written in
 an error.
 Leaves: reading them to artifacts.py.
 """

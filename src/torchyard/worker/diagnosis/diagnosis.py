@@ -3,7 +3,7 @@
 Owns: finding the root cause among the ranks of this node, from their exit codes, tracebacks, crash
 stacks and logs, and turning it into one failure with a message and a hint.
 Leaves: known causes and their hints to causes.py and cause_rules.py, reading files to artifacts.py,
-failures that did not end a rank to hidden_failures.py, ranks that hang to watches.py, the root
+Pythons that did not end their rank to hidden_failures.py, ranks that hang to watches.py, the root
 cause among several nodes to the server's jobs/attempts/root_cause.py.
 Always: the earliest cause is reported, and a consequence only if no cause is found; what a rank
 does after it was told to stop is never the cause.
@@ -21,8 +21,8 @@ from typing import Any
 
 from torchyard.shared import failures
 from torchyard.shared.failures import Failure
-from torchyard.worker.diagnosis import artifacts, causes, launched_ranks, line_endings, programs
-from torchyard.worker.diagnosis.artifacts import FailedCommand, Frame, Record, Trace
+from torchyard.worker.diagnosis import artifacts, causes, launched_ranks, programs
+from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.diagnosis.launched_ranks import LaunchedRank
 from torchyard.worker.launch.ranks import RankExit
@@ -50,9 +50,6 @@ _SPAWNED = re.compile(
     r"\.Process(?:Raised|Exited)Exception:\s{1,9}(?:-- Process|process) (\d{1,9}) terminated"
 )
 _LONGEST_RANK = 10
-# What a shell or Python says of a script whose lines end as on Windows.
-_CODES_OF_SCRIPTS = ("shell_syntax", "command_not_found", "script_missing", "file_missing",
-                     "interpreter_missing", "rank_failed")  # fmt: skip
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -173,7 +170,7 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     if launched is not None and (launched.signal or launched.exit_code):
         return _diagnose_launched(launched, exit, context, record, tail)
     finding = _finding(exit, context, folder, record, tail)
-    finding = _with_own_settings(finding, exit, context, tail)
+    finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail, launched)
 
 
@@ -215,16 +212,11 @@ def _diagnose_launched(
     return diagnosis
 
 
-def _with_own_settings(
-    finding: _Finding, exit: RankExit, context: DiagnosisContext, tail: str
-) -> _Finding:
+def _with_own_settings(finding: _Finding, exit: RankExit, context: DiagnosisContext) -> _Finding:
     """The finding with a hint at what the job sets itself, where that is the likelier cause."""
     is_killed = exit.signal == _KILL or exit.exit_code == _SHELL_SIGNAL + _KILL
     if finding.code == "out_of_memory" and not is_killed and causes.limits_memory(context.command):
         return _replaced(finding, hint=causes.OWN_MEMORY_LIMIT)
-    if finding.code in _CODES_OF_SCRIPTS:
-        scripts = line_endings.scripts(context.command, tail, context.work)
-        return _replaced(finding, hint=line_endings.advice(scripts[0])) if scripts else finding
     return finding
 
 
@@ -422,9 +414,7 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
             nearest = programs.advice(match.subject, context.search_path)
             hint = nearest or (causes.OWN_PATH if context.own_path else hint)
         return _Finding(match.code, match.line[:_TITLE], hint, match.consequence)
-    if artifacts.ended_abruptly(folder, exit.pid) or (
-        _last_failure(exit, folder) is not None and artifacts.only_abrupt_end(folder)
-    ):
+    if artifacts.ended_abruptly(folder, exit.pid):
         description = "it exited abruptly, by os._exit or a library"
         return _Finding(
             "hard_exit", description, "look for calls of `os._exit`, which exits without a message"
@@ -440,18 +430,7 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
     if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
         description = "no Python in it failed: the script raised SystemExit, or the shell exited"
         return _Finding("rank_failed", description)
-    failure = _last_failure(exit, folder)
-    if failure is not None:
-        description = f"line {failure.line} of the command failed: `{failure.text}`"
-        return _Finding("rank_failed", description)
     return _Finding("rank_failed")
-
-
-def _last_failure(exit: RankExit, folder: Path) -> FailedCommand | None:
-    """The command with whose exit code the rank's shell ended, if it recorded that."""
-    failures = artifacts.failed_commands(folder)
-    is_last = bool(failures) and failures[-1].exit_code == exit.exit_code
-    return failures[-1] if is_last and not failures[-1].script else None
 
 
 def _diagnose_stopped(

@@ -20,13 +20,19 @@ from torchyard.worker.diagnosis import artifacts
 from torchyard.worker.launch.ranks import RankExit
 
 _SHELL_ABORT = 128 + signal.SIGABRT
-# What bash says of a program that it waited for; of one in a script, it names the script instead.
+# What bash says of a program that it waited for, with its words; of one in a script, it names the
+# script instead.
 _ABORTED = re.compile(
-    r"^(?:/[^\s:]{0,200}/)?bash:(?: line [0-9]{1,9}:)? {1,9}([0-9]{1,9}) Aborted", re.MULTILINE
+    r"^(?:/[^\s:]{0,200}/)?bash:(?: line [0-9]{1,9}:)? {1,9}([0-9]{1,9}) Aborted"
+    r"(?: {1,30}\(core dumped\))?[ \t]{0,30}(\S.*)$",
+    re.MULTILINE,
 )
 # With these in its command, a shell may end at a program that fails, before the rest.
 _CONDITIONS = re.compile(r"&&|\|\||\b(?:set|trap|if|while|until|errexit)\b|\bsh +-|\bbash +-")
-# As torch.distributed.launch and torchrun list the ranks that failed.
+# Behind a program: another one that the shell would start when it has ended.
+_NEXT = re.compile(r"[;\n](?!\s*[)}])|\|\||(?<![<>])&(?!>)")
+# As torch.distributed.launch and torchrun name their script, and list the ranks that failed.
+_SCRIPT = re.compile(r"^(\S{1,1000}) FAILED$", re.MULTILINE)
 _CHILD = re.compile(r"exitcode {0,9}: (-?[0-9]{1,9}) \(pid: ([0-9]{1,9})\)")
 
 _ENDED_BY_LAUNCHER = (-signal.SIGABRT, -signal.SIGTERM, -signal.SIGKILL)
@@ -55,32 +61,30 @@ def notice(exit: RankExit) -> str:
 def _was_late(exit: RankExit, folder: Path, command: str) -> bool:
     if exit.signal:
         return exit.signal == signal.SIGABRT and artifacts.ended_well(folder, exit.pid)
-    is_last = _ended_with_last_command(exit, folder, command)
-    if exit.exit_code == _SHELL_ABORT and (is_last or not _CONDITIONS.search(command)):
+    if exit.exit_code == _SHELL_ABORT:
         aborted = _ABORTED.findall(artifacts.log_tail(exit.rank.log))
-        return bool(aborted) and artifacts.ended_well(folder, int(aborted[-1]))
-    return exit.exit_code == 1 and _children_had(exit, folder, is_last)
+        return (
+            bool(aborted)
+            and artifacts.ended_well(folder, int(aborted[-1][0]))
+            and (not _CONDITIONS.search(command) or _is_last(command, aborted[-1][1].rstrip()))
+        )
+    return exit.exit_code == 1 and _children_had(exit, folder, command)
 
 
-def _ended_with_last_command(exit: RankExit, folder: Path, command: str) -> bool:
-    """Whether nothing follows the command with whose exit code the rank's shell ended."""
-    failures = artifacts.failed_commands(folder)
-    if not failures or failures[-1].script or failures[-1].exit_code != exit.exit_code:
-        return False
-    start = len(command.rstrip()) - len(failures[-1].command)
-    return (
-        start > 0
-        and command.startswith(failures[-1].command, start)
-        and command[start - 1] in " \t\n;"
-        and command.count("\n", 0, start) + 1 == failures[-1].line
-    )
+def _is_last(command: str, words: str) -> bool:
+    """Whether these stand in the command once, and nothing but their pipe behind them."""
+    command = command.rstrip()
+    found = list(re.finditer(rf"(?<![^\s;&|(]){re.escape(words)}(?![^\s;&|)])", command))
+    return len(found) == 1 and not _NEXT.search(command, found[0].end())
 
 
-def _children_had(exit: RankExit, folder: Path, is_last: bool) -> bool:
+def _children_had(exit: RankExit, folder: Path, command: str) -> bool:
     """Whether all that a launcher of ranks says is that their Pythons were aborted late."""
     record = artifacts.decisive_record(artifacts.records(folder), 1, 0, exit.at)
     if record is None or record.trace is None or "ChildFailedError" not in record.trace.type:
         return False
+    script = _SCRIPT.search(record.trace.message)
+    is_last = script is not None and _is_last(command, script[1])
     if record.pid != exit.pid and not (is_last and record.parent == exit.pid):
         return False  # a shell ran the launcher, and may have skipped what follows it
     children = [(int(code), int(pid)) for code, pid in _CHILD.findall(record.trace.message)]

@@ -15,7 +15,6 @@ from pathlib import Path
 from torchyard.shared import disk
 from torchyard.shared.failures import STOPPED_EXIT, Failure
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
-from torchyard.worker.launch import failed_commands
 from torchyard.worker.launch.ranks import Gang, RankExit
 from torchyard.worker.server.control import OVER, PEER_LOST, SIGNAL, TIMEOUT, Control
 
@@ -129,11 +128,7 @@ def hidden_failures(
 ) -> list[str]:
     """Failures that did not end their rank, one sentence each."""
     exits = list(exits)
-    if not (
-        failed_commands.has_steps(command)
-        or ".sh" in command
-        or any(any(context.records_folder(exit.rank.rank).glob("*.json")) for exit in exits)
-    ):
+    if not any(any(context.records_folder(exit.rank.rank).glob("*.json")) for exit in exits):
         return []
     from torchyard.worker.diagnosis import hidden_failures
 

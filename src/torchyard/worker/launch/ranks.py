@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torchyard.shared.failures import Failure
 from torchyard.shared.processes import Process, start_time
-from torchyard.worker.launch import failed_commands
 from torchyard.worker.launch.guests import Guest, Guests
 from torchyard.worker.server.control import PEER_LOST, TIMEOUT, Control
 from torchyard.worker.system import cgroups, processes
@@ -368,9 +367,7 @@ class _Surroundings:
 
     def command(self, command: str) -> tuple[list[str], Mapping[str, str]]:
         """What starts the shell that runs the job's command in them, and its environment."""
-        words = self._shell_words()
-        command, environment = failed_commands.recorded(command, words[0], self.environment)
-        return self._within([*words, "-c", command], environment)
+        return self._within([*self._shell_words(), "-c", command], self.environment)
 
     def guest(self, guest: Guest) -> tuple[list[str], Mapping[str, str]]:
         """As `shell`, for a process beside the rank."""
