@@ -60,7 +60,7 @@ FAULTS = (
     Fault(
         "a point is stored twice", "test-postgres-core",
         "src/torchyard/jobs/history/history_store.py",
-        "return [point for point in points if shared_steps.unmarked(point) not in seen]",
+        "return [point for point in points if point not in seen]",
         "return list(points)",
     ),
     Fault(

@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import client_venvs
 import pytest
@@ -65,6 +66,64 @@ def test_metrics_are_the_same_by_every_way(yard: Yard, job: str, variables: dict
     assert by_plugin == by_plain
     shown = json.loads(yard("job", "show", "-n", job, "-o", "json"))
     assert shown["metrics"] == {key: points[-1][1] for key, points in by_plain.items()}
+
+
+BOTH = """
+import mlflow
+from azureml.core import Run
+
+run = Run.get_context()
+
+
+def by_run_log(key, step, value):
+    run.log(key, value, step=step)
+    run.flush()
+
+
+def by_mlflow(key, step, value):
+    mlflow.log_metric(key, value, step=step)
+
+
+for key, clients in (
+    ("mlflow first", (by_mlflow, by_run_log)),
+    ("run log first", (by_run_log, by_mlflow)),
+):
+    for client in clients:
+        for step in range(3):
+            client(key, step, step / 2)
+for step in range(3):
+    by_run_log("in turn", None, step / 2)
+    by_mlflow("in turn", step, step / 2)
+    by_run_log("alone", None, step / 2)
+run.flush()
+assert run.get_metrics()["alone"] == [0, 0.5, 1], run.get_metrics()
+assert run.get_metrics()["in turn (run.log)"] == [0, 0.5, 1], run.get_metrics()
+"""
+
+
+def test_both_clients_log_one_key(yard: Yard, variables: dict[str, str], tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "log.py").write_text(BOTH)
+    # The last setuptools that has pkg_resources.
+    pip = ["azureml-core==1.61.0.post4", "azureml-mlflow", "mlflow-skinny<3", "setuptools<81"]
+    document = {
+        "name": "both",
+        "command": "python -W ignore log.py",
+        "code": str(code),
+        "environment": {"conda_file": {"dependencies": ["python=3.11", "pip", {"pip": pip}]}},
+    }
+    file = tmp_path / "job.yml"
+    file.write_text(yaml.safe_dump(document))
+    yard("job", "create", "-f", str(file))
+    job = yard.completed("both")
+    shared = ["in turn", "mlflow first", "run log first"]
+    keys = ["alone", *sorted([*shared, *(f"{key} (run.log)" for key in shared)])]
+    assert sorted(job["metrics"]) == keys
+    for key in keys:
+        points = yard.get(f"jobs/both/metrics/history?key={quote(key)}")["points"]
+        assert [(step, value) for step, _, value in points] == [(0, 0), (1, 0.5), (2, 1)], key
+    assert len([notice for notice in job["notices"] if "run.log" in notice]) == 1
 
 
 SCRIPT = """

@@ -113,7 +113,7 @@ def make_services(home: Path, db: Database, clock: FakeClock) -> Services:
         blobs=BlobFolders(home / "blobs"),
         datastores=Datastores(home / "datastores"),
         environments=FakeEnvironments(home),  # type: ignore[arg-type]
-        history=History(db),
+        history=History(db, clock),
         logs=Logs(home / "logs", clock=clock),
         signals=Signals(),
         wakeup=threading.Event(),

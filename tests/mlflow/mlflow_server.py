@@ -137,7 +137,7 @@ def services_in(folder: Path, db: Database) -> Services:
         blobs=BlobFolders(folder / "blobs"),
         datastores=Datastores(folder / "datastores"),
         environments=Environments(folder, db, clock, {}),
-        history=History(db),
+        history=History(db, clock),
         logs=Logs(folder / "logs"),
         signals=Signals(),
         wakeup=threading.Event(),

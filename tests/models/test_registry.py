@@ -16,7 +16,6 @@ from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.history import history_records
-from torchyard.jobs.history.history import History
 from torchyard.jobs.history.history_records import ModelMetric
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import Services
@@ -151,7 +150,7 @@ def test_a_model_is_never_mixed_with_other_files(services: Services) -> None:
 def test_metrics_of_a_model_are_deleted_with_the_job(services: Services) -> None:
     job = submit(services)
     made = log_model(services, job.name)
-    history = History(services.db)
+    history = services.history
     for timestamp, value in ((1, 0.5), (3, 0.7), (2, 0.6)):
         point = history_records.metric("acc", value, timestamp)
         history.append(job.id, [ModelMetric(made.id, "", "", point)])

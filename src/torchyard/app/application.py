@@ -141,7 +141,7 @@ def build(
         environments=_environments(
             home, db, clock, environ, shared or for_others, node, runner, wheel_folder
         ),
-        history=History(db),
+        history=History(db, clock),
         logs=Logs(home / "logs", shared, clock),
         signals=signals,
         wakeup=wakeup,

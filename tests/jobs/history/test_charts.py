@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.jobs.history import chart_store, charts, exact_points, exports, metric_blocks
 from torchyard.jobs.history.chart_store import Points, Window
@@ -126,7 +127,7 @@ def test_one_point_none_and_a_range_beside_them() -> None:
 
 @pytest.fixture
 def history(db: Database) -> History:
-    return History(db)
+    return History(db, FakeClock())
 
 
 def fill(history: History, points: Sequence[Point], batch: int = 150, key: str = "k") -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.exc import NoResultFound
 
 from jobs.history.job_rows import add_jobs, tags_of
 from postgres_server import NewDatabase
+from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history import history_store
@@ -47,7 +48,7 @@ def history(db: Database) -> History:
         for table in TABLES:
             connection.execute(table.delete())
     add_jobs(db, range(1, 521))
-    return History(db)
+    return History(db, FakeClock())
 
 
 def line(key: str, count: int, start: int = 0) -> list[Metric]:

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.history.job_rows import add_jobs
 from postgres_server import NewDatabase
+from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.jobs.history import chart_store, history_store, rewinds
 from torchyard.jobs.history.history import History, Received
@@ -30,7 +31,7 @@ def db(tmp_path: Path, new_database: NewDatabase) -> Iterator[Database]:
 
 @pytest.fixture
 def history(db: Database) -> History:
-    return History(db)
+    return History(db, FakeClock())
 
 
 def point(step: int, at: int, value: float = 0.0, key: str = "loss") -> dict[str, Any]:

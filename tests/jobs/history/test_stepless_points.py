@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from postgres_server import NewDatabase
+from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.jobs.history import chart_store, exact_points, stepless_points
 from torchyard.jobs.history.chart_store import Window
@@ -30,7 +31,7 @@ def db(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> I
 
 @pytest.fixture
 def history(db: Database) -> Iterator[History]:
-    made = History(db)
+    made = History(db, FakeClock())
     yield made
     for job_id in (1, 2):
         made.delete(job_id)

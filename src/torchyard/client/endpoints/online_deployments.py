@@ -7,6 +7,7 @@ Always: waiting ends with a state that stays, or with an error.
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchyard.base.errors import NotFound, Timeout, TorchyardError
+from torchyard.base.errors import InvalidInput, NotFound, Timeout, TorchyardError
 from torchyard.base.http import Transport
 from torchyard.client.resources import Json, Listing, Resource
 
@@ -208,8 +209,11 @@ class OnlineDeployments:
             thresholds: in place of single defaults, such as `{"psi": 0.2}`.
             max_rows: of each side, 50,000 when None; more are sampled with `seed`.
 
+        Needs `pip install 'torchyard[drift]'`.
+
         Raises:
-            InvalidInput: nothing is collected, too few rows, or no column is in both.
+            InvalidInput: scipy is not installed, nothing is collected, too few rows, or no column
+                is in both.
             NotFound: the deployment or the training data does not exist.
 
         Example::
@@ -218,6 +222,13 @@ class OnlineDeployments:
             report.drifted
         """
         from torchyard.client.data import Data
+
+        if importlib.util.find_spec("scipy") is None:
+            raise InvalidInput(
+                "drift is computed by scipy, which is not installed",
+                "install it here: `pip install 'torchyard[drift]'`",
+                code="extra_missing",
+            )
         from torchyard.client.drift import comparison
         from torchyard.client.drift.columns import thresholds_from
 

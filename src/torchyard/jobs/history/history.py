@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.base.threads import Threads
@@ -26,6 +27,7 @@ from torchyard.jobs.history import (
     metric_rows,
     metric_types,
     rewinds,
+    shared_keys,
 )
 from torchyard.jobs.history.history_records import (
     Metric,
@@ -33,12 +35,13 @@ from torchyard.jobs.history.history_records import (
     Param,
     Property,
     Record,
-    TypedMetric,
+    RunLogMetric,
     read,
 )
 from torchyard.jobs.history.metric_blocks import Point
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.jobs.records import store as job_store
+from torchyard.jobs.records.job_events import Notice, notices_of
 from torchyard.shared.record_rules import is_storable
 
 
@@ -70,6 +73,7 @@ class _Batch:
     """The records of one job, on their way into the database."""
 
     points: dict[str, list[Point]] = field(default_factory=dict)
+    run_log_points: dict[str, list[Point]] = field(default_factory=dict)
     params: list[tuple[int, Param]] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
     properties: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -78,16 +82,19 @@ class _Batch:
     types: dict[str, str] = field(default_factory=dict)
 
     def add(self, index: int, record: Record) -> None:
+        points = self.points
         if isinstance(record, ModelMetric):
             self.model_metrics.append(record)
             record = record.metric
-        elif isinstance(record, TypedMetric):
-            self.types.setdefault(record.metric.key, record.type)
+        elif isinstance(record, RunLogMetric):
+            points = self.run_log_points
+            if record.type is not None:
+                self.types.setdefault(record.metric.key, record.type)
             record = record.metric
         if isinstance(record, Metric):
             # `metric()` has made the value the one NaN, if it is one.
             point = Point(record.timestamp, record.step, record.value)
-            self.points.setdefault(record.key, []).append(point)
+            points.setdefault(record.key, []).append(point)
         elif isinstance(record, Param):
             self.params.append((index, record))
         elif isinstance(record, Row):
@@ -107,8 +114,9 @@ class History:
             first to come is the first.
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, clock: Clock) -> None:
         self._db = db
+        self._clock = clock
         self.threads = Threads("log", db.writers)
 
     def append(self, job_id: int, records: Sequence[Record]) -> None:
@@ -159,6 +167,7 @@ class History:
             for job_id, batch in batches.items():
                 if is_over:
                     batch.points = rewinds.late(connection, job_id, batch.points)
+                    batch.run_log_points = rewinds.late(connection, job_id, batch.run_log_points)
                 resumed += _rewound(connection, job_id, batch, rejected)
                 rejected += self._store(connection, job_id, batch, counted=True)
             if seq > expected:
@@ -186,8 +195,12 @@ class History:
                 elif old != record.value:
                     refused.append((index, param_changed(record.key, old, record.value)))
             store.add_params(connection, job_id, added)
-        if batch.points:
-            store.add_points(connection, job_id, batch.points, counted)
+        is_shared = False
+        for points, by_run_log in ((batch.points, False), (batch.run_log_points, True)):
+            if points:
+                is_shared |= store.add_points(connection, job_id, points, counted, by_run_log)
+        if is_shared:
+            self._tell_shared(connection, job_id)
         if batch.types:
             metric_types.add(connection, job_id, batch.types)
         if batch.rows:
@@ -201,6 +214,11 @@ class History:
         if batch.model_metrics:
             logged_metrics.add(connection, job_id, batch.model_metrics)
         return refused
+
+    def _tell_shared(self, connection: Connection, job_id: int) -> None:
+        if shared_keys.NOTICE not in notices_of(job_store.events_after(connection, job_id, 0)):
+            notice = Notice(shared_keys.NOTICE)
+            job_store.add_event(connection, job_id, self._clock.now(), notice)
 
     def keys(self, job_id: int, sampled: bool = False) -> list[str]:
         """The keys of the job's metrics, sorted; with those that workers sample only on request."""
@@ -226,7 +244,8 @@ class History:
     def types(self, job_id: int) -> dict[str, str]:
         """By key, of metrics that were logged as another type than floats."""
         with self._db.read() as connection:
-            return metric_types.of_job(connection, job_id)
+            types = metric_types.of_job(connection, job_id)
+        return {**types, **{shared_keys.of_run_log(key): type for key, type in types.items()}}
 
     def latest(self, job_id: int) -> list[Metric]:
         """The latest point of every logged key, by step, then timestamp, then value; by key."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs.history import metric_rows, shared_steps, stepless_points
+from torchyard.jobs.history import metric_rows, stepless_points
 from torchyard.jobs.history.metric_rows import Row
 from torchyard.shared import record_rules
 from torchyard.shared.record_rules import InvalidRecord
@@ -61,14 +61,16 @@ class ModelMetric:
 
 
 @dataclass(frozen=True)
-class TypedMetric:
-    """A point that was logged as another type than a float: one of `record_rules.NUMBER_TYPES`."""
+class RunLogMetric:
+    """A point that SDK v1's `run.log` logged; `type` is one of `record_rules.NUMBER_TYPES`, None
+    for a float.
+    """
 
     metric: Metric
-    type: str
+    type: str | None = None
 
 
-Record = Metric | Param | Tag | Property | ModelMetric | TypedMetric | Row
+Record = Metric | Param | Tag | Property | ModelMetric | RunLogMetric | Row
 
 
 def _as_invalid_input(build: Callable[P, R]) -> Callable[P, R]:
@@ -118,13 +120,9 @@ def read(body: Any) -> tuple[str, Record]:
         raise InvalidRecord("a record names no run")
     key, value = body.get("key"), body.get("value")
     if kind == "metric":
-        point = _point(key, value, body)
-        type = body.get("type")
-        if type is None or isinstance(point, ModelMetric):
-            return run, point
-        if type not in record_rules.NUMBER_TYPES:
-            raise InvalidRecord(f"metric `{point.key}`: type `{str(type)[:50]}` is unknown")
-        return run, TypedMetric(point, type)
+        if body.get("moment_us") is not None:
+            return run, _of_run_log(key, value, body)
+        return run, _of_model(_metric(key, value, body.get("timestamp"), body.get("step", 0)), body)
     if kind == "param":
         return run, param(key, value)
     if kind == "tag":
@@ -194,15 +192,14 @@ def _without_step(key: Any, value: Any, moment_us: Any) -> Metric:
     return _metric(key, value, moment_us // 1000, stepless_points.step_at(moment_us))
 
 
-def _point(key: Any, value: Any, body: Mapping[str, Any]) -> Metric | ModelMetric:
-    moment_us, step = body.get("moment_us"), body.get("step", 0)
-    if moment_us is None:
-        return _of_model(_metric(key, value, body.get("timestamp"), step), body)
-    if step is None:
-        return _without_step(key, value, moment_us)
-    timestamp = record_rules.integer(moment_us, "moment", str(key)) // 1000
-    point = _metric(key, value, timestamp, step)
-    return point._replace(step=shared_steps.mark(point.step))
+def _of_run_log(key: Any, value: Any, body: Mapping[str, Any]) -> RunLogMetric:
+    point = _without_step(key, value, body["moment_us"])
+    if body.get("step", 0) is not None:
+        point = _metric(key, value, point.timestamp, body.get("step", 0))
+    type = body.get("type")
+    if type is not None and type not in record_rules.NUMBER_TYPES:
+        raise InvalidRecord(f"metric `{point.key}`: type `{str(type)[:50]}` is unknown")
+    return RunLogMetric(point, type)
 
 
 def _of_model(point: Metric, fields: Mapping[str, Any]) -> Metric | ModelMetric:

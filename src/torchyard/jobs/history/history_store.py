@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Connection,
@@ -37,7 +38,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import metadata
-from torchyard.jobs.history import metric_blocks, shared_steps, stepless_points, twin_points
+from torchyard.jobs.history import metric_blocks, shared_keys, stepless_points
 from torchyard.jobs.history.metric_blocks import POINT_BYTES, Point
 from torchyard.jobs.records.attempt_store import attempts
 from torchyard.shared.record_rules import NAN, NODE_METRICS, RANK_METRICS
@@ -61,6 +62,8 @@ metrics = Table(
     Column("max_step", BigInteger, nullable=False),
     Column("max_timestamp", BigInteger, nullable=False),
     Column("tail", LargeBinary, nullable=False),
+    # Whether SDK v1's `run.log` owns the key, or MLflow; null is the next of them that logs it.
+    Column("by_run_log", Boolean),
     # The runs in the order of a metric.
     Index("ix_metrics_best", "key", "latest_value", "job_id"),
 )
@@ -148,40 +151,78 @@ def add_points(
     job_id: int,
     points_by_key: Mapping[str, Sequence[Point]],
     counted: bool = False,
-) -> None:
+    by_run_log: bool | None = None,
+) -> bool:
     """Append what is not there yet; points made by `metric_blocks.point`.
 
     Args:
         counted: the sender counts what it sends, so that nothing comes twice.
+        by_run_log: whether SDK v1's `run.log` logged them, or MLflow; None adds them to their keys
+            whoever owns these.
+
+    Returns:
+        Whether there is a key now that both log, which only one had logged.
     """
-    stored_metrics = _metrics_of(connection, job_id, list(points_by_key))
+    rows = _metrics_of(connection, job_id, list(points_by_key))
+    of_other = {key for key, row in rows.items() if {row.by_run_log, by_run_log} == {True, False}}
+    own: dict[str, Sequence[Point]] = {}
+    apart: dict[str, list[Point]] = {}
+    is_shared = False
+    for key, points in points_by_key.items():
+        name = shared_keys.of_run_log(key)
+        if key in of_other and by_run_log:
+            apart.setdefault(name, []).extend(points)
+            continue
+        own[key] = points
+        if key in of_other and name not in points_by_key and _rename(connection, job_id, key, name):
+            del rows[key]
+            is_shared = True
+    _append(connection, job_id, own, rows, counted, by_run_log)
+    if apart:
+        rows = _metrics_of(connection, job_id, list(apart))
+        _append(connection, job_id, apart, rows, counted, None)
+        is_shared = len(rows) < len(apart)
+    return is_shared
+
+
+def _rename(connection: Connection, job_id: int, key: str, name: str) -> bool:
+    """Rename a key, unless the name is in use."""
+    if _metrics_of(connection, job_id, [name]):
+        return False
+    for table in (metrics, metric_blocks_table):
+        of_key = (table.c.job_id == job_id) & (table.c.key == key)
+        connection.execute(update(table).where(of_key).values(key=name))
+    return True
+
+
+def _append(
+    connection: Connection,
+    job_id: int,
+    points_by_key: Mapping[str, Sequence[Point]],
+    rows: Mapping[str, Row[Any]],
+    counted: bool,
+    by_run_log: bool | None,
+) -> None:
     inserts: list[dict[str, Any]] = []
     updates: list[dict[str, Any]] = []
     blocks: list[dict[str, Any]] = []
     for key, points in points_by_key.items():
-        row = stored_metrics.get(key)
+        row = rows.get(key)
+        owner = by_run_log if row is None or by_run_log is not None else row.by_run_log
         appended = None if row is None else _appended(row, points)
         if appended is not None:
-            updates.append({"the_job": job_id, "the_key": key, **appended})
+            updates.append({"the_job": job_id, "the_key": key, "by_run_log": owner, **appended})
             continue
         tail = [] if row is None else metric_blocks.unpack(row.tail)
-        fresh = twin_points.without_twins(list(dict.fromkeys(points)), points)
-        removed, replaced = 0, list[Point]()
+        fresh = list(dict.fromkeys(points))
         if row is not None:
             fresh = _unseen(connection, row, tail, fresh)
             if not counted:
                 fresh = _unsettled(connection, row, tail, fresh)
-            fresh = _without_twins(connection, row, tail, fresh)
-            tail, fresh, replaced = twin_points.replace(tail, fresh)
-            kept_tail = twin_points.without_twins(tail, fresh)
-            removed = len(tail) - len(kept_tail)
-            tail = kept_tail
-        if not fresh and not replaced:
+        if not fresh:
             continue
-        before = 0 if row is None else row.points - len(tail) - removed
-        laid = stepless_points.add(tail, fresh, before)
-        state = _key_state(connection, row, tail, before, removed)
-        values = _grown(state, len(fresh), laid.numbered + replaced)
+        laid = stepless_points.add(tail, fresh, 0 if row is None else row.points - len(tail))
+        values = {"by_run_log": owner, **_grown(row, len(fresh), laid.numbered)}
         for piece in metric_blocks.cut(laid.finished):
             blocks.append(_block(job_id, key, values["blocks"], piece))
             values["blocks"] += 1
@@ -242,12 +283,12 @@ def _unseen(
     # A point later or further than all before it, which is the common case, needs no look.
     suspects = [
         point
-        for point in map(shared_steps.unmarked, points)
+        for point in points
         if point.timestamp <= row.max_timestamp and point.step <= row.max_step
     ]
     if not suspects:
         return points
-    seen = set(map(shared_steps.unmarked, tail))
+    seen = set(tail)
     box = metric_blocks.bounds(suspects)
     table = metric_blocks_table.c
     query = select(table.data).where(
@@ -260,7 +301,7 @@ def _unseen(
     )
     for (data,) in connection.execute(query):
         seen.update(metric_blocks.unpack(data))
-    return [point for point in points if shared_steps.unmarked(point) not in seen]
+    return [point for point in points if point not in seen]
 
 
 def _unsettled(
@@ -293,80 +334,15 @@ def _unsettled(
     return [point for point in points if point not in removed]
 
 
-def _without_twins(
-    connection: Connection, row: Row[Any], tail: list[Point], points: list[Point]
-) -> list[Point]:
-    """Without points of SDK v1 that another client logged with a step."""
-    of_sdk_v1 = [point for point in points if twin_points.is_of_sdk_v1(point)]
-    if tail and stepless_points.waits(tail[0]):
-        of_sdk_v1 = [point for point in of_sdk_v1 if shared_steps.is_marked(point)]
-    if not of_sdk_v1:
-        return points
-    table = metric_blocks_table.c
-    query = select(table.data).where(
-        table.job_id == row.job_id,
-        table.key == row.key,
-        table.min_timestamp
-        <= max(point.timestamp for point in of_sdk_v1) + stepless_points.TWINS_WITHIN_MS,
-        table.max_timestamp
-        >= min(point.timestamp for point in of_sdk_v1) - stepless_points.TWINS_WITHIN_MS,
-    )
-    others = [*tail, *points]
-    for (data,) in connection.execute(query):
-        others += metric_blocks.unpack(data)
-    return twin_points.without_twins(points, others)
-
-
-class _KeyState(NamedTuple):
-    """What is known of a key's points before more are added; no `latest` without any."""
-
-    points: int = 0
-    blocks: int = 0
-    latest: Point | None = None
-    max_step: int = 0
-    max_timestamp: int = 0
-
-
-def _key_state(
-    connection: Connection, row: Row[Any] | None, tail: list[Point], before: int, removed: int
-) -> _KeyState:
-    """
-    Args:
-        tail: what is left of the row's after `removed` points.
-        before: how many points the key has in blocks.
-    """
-    if row is None:
-        return _KeyState()
-    if not removed:
-        latest = Point(row.latest_timestamp, row.latest_step, _value(row.latest_value))
-        return _KeyState(row.points, row.blocks, latest, row.max_step, row.max_timestamp)
-    # The latest may be among those that are removed.
-    table = metric_blocks_table.c
-    query = (
-        select(table.data)
-        .where(table.job_id == row.job_id, table.key == row.key)
-        .order_by(table.max_step.desc(), table.max_timestamp.desc())
-        .limit(1)
-    )
-    points = stepless_points.number_tail(tail, before)
-    for (data,) in connection.execute(query):
-        points += metric_blocks.unpack(data)
-    if not points:
-        return _KeyState(0, row.blocks)
-    newest = metric_blocks.latest(points)
-    count = row.points - removed
-    return _KeyState(count, row.blocks, newest, newest.step, row.max_timestamp)
-
-
-def _grown(state: _KeyState, count: int, fresh: list[Point]) -> dict[str, Any]:
+def _grown(row: Row[Any] | None, count: int, fresh: list[Point]) -> dict[str, Any]:
     newest = metric_blocks.latest(fresh)
     box = metric_blocks.bounds(fresh)
-    points, blocks = state.points, state.blocks
-    max_step, max_timestamp = box.max_step, box.max_timestamp
-    if state.latest is not None:
-        max_step = max(max_step, state.max_step)
-        max_timestamp = max(max_timestamp, state.max_timestamp)
-        newest = metric_blocks.latest((state.latest, newest))
+    points, blocks, max_step, max_timestamp = 0, 0, box.max_step, box.max_timestamp
+    if row is not None:
+        points, blocks = row.points, row.blocks
+        max_step, max_timestamp = max(max_step, row.max_step), max(max_timestamp, row.max_timestamp)
+        before = Point(row.latest_timestamp, row.latest_step, _value(row.latest_value))
+        newest = metric_blocks.latest((before, newest))
     return {
         "points": points + count,
         "blocks": blocks,
@@ -609,7 +585,7 @@ def _lay_again(
         series = (metrics.c.job_id == row.job_id) & (metrics.c.key == row.key)
         connection.execute(delete(metrics).where(series))
         return
-    values = _grown(_KeyState(), before + len(points), furthest)
+    values = _grown(None, before + len(points), furthest)
     values["blocks"] = first + len(blocks)
     values["tail"] = metric_blocks.pack(tail)
     connection.execute(_UPDATE, {"the_job": row.job_id, "the_key": row.key, **values})

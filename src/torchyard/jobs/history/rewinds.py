@@ -34,7 +34,7 @@ from sqlalchemy import (
 
 from torchyard.base.db import metadata
 from torchyard.base.errors import InvalidInput
-from torchyard.jobs.history import history_store, metric_blocks, shared_steps
+from torchyard.jobs.history import history_store, metric_blocks
 from torchyard.jobs.history.metric_blocks import Point
 from torchyard.shared.record_rules import is_int64, is_sampled
 
@@ -172,6 +172,6 @@ def _put_aside(
             key=key,
             after=rewind.after,
             until=rewind.until,
-            points=metric_blocks.pack([shared_steps.unmarked(point) for point in points]),
+            points=metric_blocks.pack(points),
         )
     )

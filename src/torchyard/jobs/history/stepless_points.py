@@ -17,18 +17,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torchyard.jobs.history import shared_steps
 from torchyard.jobs.history.metric_blocks import TAIL_POINTS, Point
 
 _FIRST = -(2**62)
 _MOMENTS = range(_FIRST, _FIRST + 2**53)
 # What comes later than this behind the newest of its key is numbered behind what was settled.
 _SETTLED_AFTER_US = 20_000_000
-TWINS_WITHIN_MS = 10_000
-"""How far apart two clients may log one point, with a step and without."""
 # A tail is rewritten whenever points are added.
 _MOST_WAITING = 50_000
-_MOST_MARKED = 4_000
 
 
 class Laid(NamedTuple):
@@ -68,51 +64,32 @@ def add(tail: Sequence[Point], fresh: Sequence[Point], before: int) -> Laid:
     pending = list(tail)
     if stepped:
         if pending and waits(pending[0]):
-            # The same point may still come with a step.
-            recent_from = max(point.timestamp for point in stepped) - TWINS_WITHIN_MS
-            old = [point for point in pending if point.timestamp < recent_from]
-            waiting += pending[len(old) :]
-            finished, pending = number_tail(pending[: len(old)], before), []
+            finished, pending = number_tail(pending, before), []
         pending += stepped
     if not waiting:
-        count = _complete(pending)
-        return _laid(finished + pending[:count], pending[count:], stepped)
+        if len(pending) >= TAIL_POINTS:
+            finished, pending = finished + pending, []
+        return Laid(finished, pending, stepped)
     if pending and not waits(pending[0]):
         finished, pending = finished + pending, []
     pending = sorted([*pending, *waiting], key=_moment)
     new_points = number_tail(pending, before + len(finished))
     settled = _settled(pending)
-    return _laid(finished + new_points[:settled], pending[settled:], stepped + new_points)
+    return Laid(finished + new_points[:settled], pending[settled:], stepped + new_points)
 
 
 def number_tail(tail: Sequence[Point], before: int) -> list[Point]:
     """A tail as readers see it, after `before` points."""
     if not tail or not waits(tail[0]):
-        return [shared_steps.unmarked(point) for point in tail]
+        return list(tail)
     return [point._replace(step=before + index) for index, point in enumerate(tail)]
 
 
 def number_steps(steps: array[int], before: int) -> array[int]:
     """The steps of a tail as readers see them."""
     if not steps or steps[0] not in _MOMENTS:
-        return array("q", map(shared_steps.unmarked_step, steps))
+        return steps
     return array("q", range(before, before + len(steps)))
-
-
-def _laid(finished: Sequence[Point], tail: list[Point], numbered: Sequence[Point]) -> Laid:
-    unmarked = shared_steps.unmarked
-    return Laid([*map(unmarked, finished)], tail, [*map(unmarked, numbered)])
-
-
-def _complete(tail: Sequence[Point]) -> int:
-    """How many of the first, all with steps, are as they will stay; few would make small blocks."""
-    if not TAIL_POINTS <= len(tail) <= _MOST_MARKED:
-        return 0 if len(tail) < TAIL_POINTS else len(tail)
-    recent_from = max(point.timestamp for point in tail) - TWINS_WITHIN_MS
-    for count, point in enumerate(tail):
-        if point.timestamp >= recent_from and shared_steps.is_marked(point):
-            return count if count >= TAIL_POINTS else 0
-    return len(tail)
 
 
 def _settled(tail: Sequence[Point]) -> int:
