@@ -92,10 +92,9 @@ def slurm_cluster(**settings: Any) -> dict[str, Any]:
     [
         ray_cluster(token_file="/etc/shadow"),
         slurm_cluster(config="/tmp/mine/slurm.conf"),
-        slurm_cluster(shared_folder="/tmp/mine"),
         {**ray_cluster(), "tags": {"torchyard.token_file": "/etc/shadow"}},
     ],
-    ids=["token_file", "config", "shared_folder", "tag"],
+    ids=["token_file", "config", "tag"],
 )
 def test_only_who_administers_the_server_names_its_files(
     site: Served, document: Mapping[str, Any]

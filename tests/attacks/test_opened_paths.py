@@ -186,8 +186,6 @@ OPENED: dict[str, dict[str, int]] = {
         "environments/packages/lock.py": 14,
     },
     "folders of jobs that run as this very user; with a runner it is asked instead": {
-        "executors/folder_gate.py": 4,
-        "executors/folder_gates.py": 3,
         "executors/launch_files.py": 2,
         "executors/ray/bridge.py": 3,
         "executors/ray/bridge_program.py": 11,
@@ -197,7 +195,6 @@ OPENED: dict[str, dict[str, int]] = {
         "executors/ray/private_start.py": 6,
         "executors/ray/programs.py": 2,
         "executors/ray/ray_environment.py": 1,
-        "executors/shared_folders.py": 3,
         "executors/slurm/batch_script.py": 2,
         "executors/slurm/engine.py": 1,
         "executors/spawner.py": 5,

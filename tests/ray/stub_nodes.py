@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from ray.ray_cluster import RayCluster
 from torchyard.executors.executor import EngineUnreachable, Handle, Status
 from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.ray.engine import RayEngine
+from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.shared.plan import LaunchPlan
 
 BOOTSTRAP = """
@@ -49,9 +49,9 @@ while True:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Server:
-    server_id: str = "s1"
+def server(id: str) -> ServerForNodes:
+    """One that other machines reach, as far as it knows."""
+    return ServerForNodes(id, lambda: NodeAddresses(("https://server.invalid:8766",)))
 
 
 class Nodes:
@@ -72,7 +72,7 @@ class Nodes:
 
     def new_engine(self) -> RayEngine:
         """As a server that was started again has it."""
-        return RayEngine(self._home, os.environ, self.launches, Server(self._server), BOOTSTRAP)
+        return RayEngine(self._home, os.environ, self.launches, server(self._server), BOOTSTRAP)
 
     def plan(self, attempt: str, nodes: int = 2, **changes: Any) -> LaunchPlan:
         settings = {**self.cluster.settings, "node_folder": str(self.folder)}

@@ -13,7 +13,7 @@ import pytest
 
 from eventually import eventually
 from ray.ray_cluster import RayCluster, command_of
-from ray.stub_nodes import BOOTSTRAP, Nodes, Server, patiently
+from ray.stub_nodes import BOOTSTRAP, Nodes, patiently, server
 from ray.test_joining_with_a_runner import _OPENED, _opened
 from runner import runner_site as sites
 from runner.runner_site import RunnerSite
@@ -89,7 +89,7 @@ class EngineNodes(Nodes):
 
     def new_engine(self) -> RayEngine:
         return RayEngine(
-            self._home, os.environ, self.launches, Server("s1"), BOOTSTRAP, runner=self._runner
+            self._home, os.environ, self.launches, server("s1"), BOOTSTRAP, runner=self._runner
         )
 
 
@@ -149,7 +149,7 @@ def test_a_head_and_its_bridge_are_the_engine_users_and_closed_to_all(
     home.mkdir(mode=0o700)
     made = heads.of_server(home, os.environ, site.client)
     engine = RayEngine(
-        home, os.environ, LaunchFiles(home), Server("s1"), BOOTSTRAP, runner=site.client
+        home, os.environ, LaunchFiles(home), server("s1"), BOOTSTRAP, runner=site.client
     )
     try:
         head = made.ensure("default.machines")

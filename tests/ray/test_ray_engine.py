@@ -61,7 +61,8 @@ def test_a_node_that_can_not_run_the_worker_says_why(nodes: Nodes) -> None:
     handle = nodes.launch(nodes.plan("a2", 1))
     nodes.finish("a2", 0, 125, "error: node 0 can't be used: its disk is full\nhint: free it")
     status = nodes.wait(handle, ("lost",))
-    assert status.lost_because[0].endswith(": node 0 can't be used: its disk is full")
+    because = status.lost_because[0]
+    assert because.endswith(": node 0 can't be used: its disk is full; hint: free it")
     nodes.engine.release(handle)
 
 

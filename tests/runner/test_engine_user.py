@@ -24,6 +24,7 @@ from torchyard.executors.ray.engine import RayEngine
 from torchyard.executors.ray.engine_programs import EnginePrograms
 from torchyard.executors.ray.programs import Running
 from torchyard.executors.runner_client import RunnerRefused
+from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.runner import cgroups
 from torchyard.runner.config import Refused, read
 from torchyard.shared import processes
@@ -240,11 +241,10 @@ def test_the_engine_user_is_nobody_elses_account(site: RunnerSite) -> None:
 
 
 def test_a_cluster_without_a_token_is_refused(site: RunnerSite, tmp_path: Path) -> None:
-    class Server:
-        server_id = "s"
-
     launches = LaunchFiles(tmp_path)
-    engine = RayEngine(tmp_path, {}, launches, Server(), "", "uv", site.client)
+    engine = RayEngine(
+        tmp_path, {}, launches, ServerForNodes("s", NodeAddresses), "", "uv", site.client
+    )
     with pytest.raises(EngineRefused, match="token_file"):
         engine.describe({"address": "127.0.0.1:9"})
     with pytest.raises(EngineUnreachable, match="nothing answers"):

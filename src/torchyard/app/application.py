@@ -52,7 +52,6 @@ from torchyard.environments.services import Environments
 from torchyard.executors import engines
 from torchyard.executors.engines import Engines, Opener
 from torchyard.executors.executor import Executor
-from torchyard.executors.folder_gates import FolderGates
 from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
@@ -76,7 +75,6 @@ from torchyard.releases.running.keeper import Keeper as ReleaseKeeper
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import SingleServer
 from torchyard.servers.sharing import Sharing
-from torchyard.shared.server_address import ServerAddress
 from torchyard.sweeps.actions import TYPE as SWEEP
 from torchyard.sweeps.actions import SweepJobs
 from torchyard.sweeps.running.keeper import Keeper as SweepKeeper
@@ -193,20 +191,9 @@ def _parts(
     scheduler = Scheduler(services, services.engines, url)
     ray_heads = heads.of_server(services.home, environ, services.runner)
     sender = Sender(services.db, services.clock, services.messages)
-    gates = FolderGates(
-        services.home, services.for_nodes.server_id, partial(_own_address, services, url)
-    )
     keepers = SweepKeeper(services), ReleaseKeeper(services)
     counts = MachineCounts(services.db, services.clock, services.engines)
-    return Parts(
-        services, access, scheduler, sender, signer, ray_heads, counts, gates, *keepers, sharing
-    )
-
-
-def _own_address(services: Services, url: str) -> ServerAddress:
-    """Where this server finds itself."""
-    certificate = services.for_nodes.certificate if url.startswith("https:") else ""
-    return ServerAddress(url, services.for_nodes.server_id, certificate=certificate)
+    return Parts(services, access, scheduler, sender, signer, ray_heads, counts, *keepers, sharing)
 
 
 def _environments(
@@ -351,7 +338,6 @@ async def _lifespan(
 def _start(parts: Parts) -> None:
     """What starts jobs, or tells people of them."""
     parts.scheduler.start()
-    parts.folder_gates.start()
     parts.sender.start()
     parts.sweeps.start()
     parts.releases.start()
@@ -360,7 +346,6 @@ def _start(parts: Parts) -> None:
 
 
 def _stop(parts: Parts) -> None:
-    parts.folder_gates.stop()
     parts.sweeps.stop()
     parts.releases.stop()
     parts.scheduler.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchyard.compute.machine_counts import MachineCounts
-from torchyard.executors.folder_gates import FolderGates
 from torchyard.executors.ray.heads import Heads
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages.sender import Sender
@@ -28,7 +27,6 @@ class Parts:
     signer: Signer
     heads: Heads
     machine_counts: MachineCounts
-    folder_gates: FolderGates
     sweeps: SweepKeeper
     releases: ReleaseKeeper
     sharing: Sharing | None = None

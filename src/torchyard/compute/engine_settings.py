@@ -71,15 +71,6 @@ def _folder(key: str, value: str, at: _Place) -> None:
         )
 
 
-def _shared_folder(key: str, value: str, at: _Place) -> None:
-    if not value.startswith("/") or ".." in value.split("/") or value.strip("/") == "":
-        raise InvalidSpec(
-            f"`{key}` is `{value}`, not the absolute path of a folder",
-            f"write the path by which the server and all nodes see it: `{key}: /shared/torchyard`",
-            at=at,
-        )
-
-
 def _option(key: str, value: str, at: _Place) -> None:
     from torchyard.executors.slurm import sbatch_options  # only servers with Slurm need it
 
@@ -127,7 +118,6 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "reservation": Setting("text", "course"),
         "sbatch_options": Setting("texts", "['--mail-type=END']", _option),
         "config": Setting("text", "/etc/slurm/slurm.conf", _folder),
-        "shared_folder": Setting("text", "/shared/torchyard", _shared_folder),
         **_ELSEWHERE,
     },
 }
@@ -270,6 +260,12 @@ def _engine(value: Any, at: _Place, engines: Collection[str]) -> str:
 
 
 def _unknown(key: str, engine: str, understood: Collection[str], at: _Place) -> InvalidSpec:
+    if key == "shared_folder":
+        return InvalidSpec(
+            "`shared_folder` is not supported: nodes reach the server by TCP alone",
+            "start it with `yard server start --listen`, and open its port to the nodes",
+            at=at,
+        )
     owners = [other for other in ALL if other != engine and key in SETTINGS[other]]
     if owners:
         return InvalidSpec(
@@ -344,13 +340,6 @@ def _check_whole(engine: str, settings: Mapping[str, Any], document: Mapping[str
             f"`spill_over` of `{name}` names the cluster itself",
             "name another one: `yard compute list`",
             at=(_MAPPING, "spill_over"),
-        )
-    if "shared_folder" in settings and "server_urls" in settings:
-        raise InvalidSpec(
-            "`server_urls` names a way to the server over the network, and `shared_folder` one "
-            "without",
-            "leave out one of them",
-            at=(_MAPPING, "shared_folder"),
         )
     if engine != RAY:
         return

@@ -113,7 +113,7 @@ def create_token(
     )
     try:
         head = _head(heads, workspace, compute)
-        urls = list(cluster.settings.get("server_urls") or for_nodes.urls)
+        urls = for_nodes.urls_for(cluster.settings)
     except BaseException:
         machines.drop_token(db, workspace, compute, machine)
         raise

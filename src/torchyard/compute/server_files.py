@@ -4,8 +4,8 @@ Owns: which they are, who may name one.
 Leaves: reading them to executors/.
 Always: naming another file takes the role of who administers the server: Slurm's programs load
 what a configuration names, as the server's user, and what a token's file holds is sent to the
-address that the same document chooses; in a shared folder the server makes and removes files. With
-a runner so does naming a cluster's address: who holds the cluster answers the server's bridge.
+address that the same document chooses. With a runner so does naming a cluster's address: who holds
+the cluster answers the server's bridge.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torchyard.compute.types import Compute
 _KEYS = {
     "token_file": "the cluster's token",
     "config": "Slurm's configuration",
-    "shared_folder": "the shared folder",
 }
 
 

@@ -6,10 +6,10 @@ that `--start` names, so that the program itself may come by standard input.
 
 Owns: the node's folder, the worker's zip in it, what is told to the server when that fails.
 Leaves: everything else to worker/node/starter.py, which takes this process's place.
-Always: standard library only, Python 3.9 and later, nothing of torchyard is imported but, for a
-shared folder, from the worker's zip; a zip is run only when its sha256 is the one that was told;
-the token is in no file and on no command line. What a node needs that has the zip already is
-imported first; the rest, which takes longer than all that this program does, only where it is used.
+Always: standard library only, Python 3.9 and later, nothing of torchyard is imported; a zip is run
+only when its sha256 is the one that was told; the token is in no file and on no command line. What
+a node needs that has the zip already is imported first; the rest, which takes longer than all that
+this program does, only where it is used.
 
 Options: `--address A` is this node's in the engine's network; `--devices JSON` its GPUs;
 `--until-eof` ends the node when standard input is closed; `--die-with-parent` ends it with the
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     import ssl
     from typing import IO, Any, NoReturn
 
-_TRY_FOR_S = 120.0
+# As in worker/node/starter.py, for nodes that have the worker.
+_TRY_FOR_S = 60.0
 _PAUSE_S = 1.0
+# An address that does not answer keeps nobody from trying the next.
+_CONNECT_S = 5.0
 _TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
 # Python 3.9 has no name for it; see shared/server_routes.py.
@@ -144,9 +147,6 @@ def _worker(start: dict[str, Any], folder: str) -> str:
     target = os.path.join(workers, start["worker"] + ".pyz")
     if not start["worker"].isalnum():
         raise _Unusable("it was told of no worker program")
-    shared = _shared_folder(start)
-    if shared:
-        _check_shared(shared)
     if _sha256(target) == start["worker"]:
         return target
     import tempfile
@@ -155,10 +155,7 @@ def _worker(start: dict[str, Any], folder: str) -> str:
     descriptor, draft = tempfile.mkstemp(dir=workers, prefix=".draft-")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if shared:
-                _copy(_shared_worker(start, shared), file)
-            else:
-                _fetch(start, "/worker?sha256=" + start["worker"], file)
+            _fetch(start, "/worker?sha256=" + start["worker"], file)
         if _sha256(draft) != start["worker"]:
             raise _Unusable(
                 "the worker's program that it got is not the one that it was told of",
@@ -170,48 +167,6 @@ def _worker(start: dict[str, Any], folder: str) -> str:
             os.unlink(draft)
         raise
     return target
-
-
-def _shared_folder(start: dict[str, Any]) -> str:
-    """The attempt's folder, where a shared one leads to the server; empty where a network does."""
-    from urllib.parse import unquote, urlsplit
-
-    url = start["server_urls"][0] if start["server_urls"] else ""
-    return unquote(urlsplit(url).path) if url.startswith("folder:") else ""
-
-
-def _check_shared(folder: str) -> None:
-    shared = os.path.dirname(os.path.dirname(folder))
-    hint = "mount it there, or name another: `torchyard: {shared_folder: /path}`"
-    if not os.path.isdir(shared):
-        raise _Unusable(f"it does not see the shared folder `{shared}`", hint)
-    probe = os.path.join(folder, f".{os.getpid()}.new")
-    try:
-        if os.lstat(folder).st_uid != os.geteuid():
-            raise _Unusable(
-                f"in its shared folder `{shared}` the server's files belong to another user",
-                "files there must have the same owner on the server and on the nodes",
-            )
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        os.unlink(probe)
-    except FileNotFoundError as error:
-        raise _Unusable(
-            f"its shared folder `{shared}` is not the one that the server sees", hint
-        ) from error
-    except OSError as error:
-        raise _Unusable(
-            f"it can't write to the shared folder `{shared}`: {error.strerror}", hint
-        ) from error
-
-
-def _shared_worker(start: dict[str, Any], shared: str) -> str:
-    return os.path.join(os.path.dirname(shared), "workers", start["worker"] + ".pyz")
-
-
-def _copy(path: str, file: IO[bytes]) -> None:
-    with open(path, "rb") as source:
-        for block in iter(lambda: source.read(_BLOCK_BYTES), b""):
-            file.write(block)
 
 
 def _sha256(path: str) -> str:
@@ -251,8 +206,8 @@ def _unreachable(start: dict[str, Any], failures: list[str]) -> _Unusable:
     first = start["server_urls"][0] if start["server_urls"] else ""
     return _Unusable(
         f"it can't reach the server: {'; '.join(failures) or 'it was told no address'}",
-        f"try `curl -k {first}/livez` there; start the server with `--listen`, open the way in the "
-        "firewall, or set HTTPS_PROXY on the node",
+        "open this TCP port of the server to the nodes, or set HTTPS_PROXY on them; "
+        f"`curl -k {first}/livez` there tries it",
     )
 
 
@@ -264,11 +219,10 @@ def _request(
         OSError: it did not answer, or fails; try again.
         _Refused: it won't answer otherwise.
     """
-    if url.startswith("folder:"):
-        connection, prefix = _through_folder(start, url), ""
-    else:
-        connection, prefix = _connection(url, start["server_certificate"])
+    connection, prefix = _connection(url, start["server_certificate"])
     try:
+        connection.connect()
+        connection.sock.settimeout(_TIMEOUT_S)
         headers = {
             "Authorization": "Bearer " + start["report_token"],
             "Content-Type": "application/json",
@@ -309,30 +263,16 @@ def _connection(url: str, certificate: str) -> tuple[http.client.HTTPConnection,
     proxy_host, proxy_port = via.hostname or "", via.port or 80
     if parts.scheme != "https":
         if proxy:
-            through = http.client.HTTPConnection(proxy_host, proxy_port, timeout=_TIMEOUT_S)
+            through = http.client.HTTPConnection(proxy_host, proxy_port, timeout=_CONNECT_S)
             return through, f"http://{parts.netloc}{base}"
-        return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S), base
+        return http.client.HTTPConnection(host, port, timeout=_CONNECT_S), base
     context = _trusting(certificate)
     if not proxy:
-        made = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
+        made = http.client.HTTPSConnection(host, port, timeout=_CONNECT_S, context=context)
         return made, base
-    made = http.client.HTTPSConnection(proxy_host, proxy_port, timeout=_TIMEOUT_S, context=context)
+    made = http.client.HTTPSConnection(proxy_host, proxy_port, timeout=_CONNECT_S, context=context)
     made.set_tunnel(host, port or 443)
     return made, base
-
-
-def _through_folder(start: dict[str, Any], url: str) -> http.client.HTTPConnection:
-    """A connection by the worker's program, which knows how; it lies in the shared folder."""
-    from urllib.parse import urlsplit
-
-    program = _shared_worker(start, _shared_folder(start))
-    if _sha256(program) != start["worker"]:
-        raise OSError("the worker's program is not in the shared folder")
-    sys.path.insert(0, program)
-    from torchyard.shared.folder_link.connection import FolderConnection
-
-    made: http.client.HTTPConnection = FolderConnection(urlsplit(url), _TIMEOUT_S)
-    return made
 
 
 def _trusting(certificate: str) -> ssl.SSLContext:
@@ -369,8 +309,8 @@ def _fail(start: dict[str, Any], node: int, error: _Unusable) -> int:
             with tempfile.SpooledTemporaryFile(1 << 20) as response:
                 _request(start, url, "POST", "/report", text, response)
             break
-        except (OSError, http.client.HTTPException, _Refused) as failure:
-            print(f"not told to the server: {failure}", file=sys.stderr, flush=True)
+        except (OSError, http.client.HTTPException, _Refused):
+            pass  # the engine has it from the log
     return EXIT_CODE
 
 

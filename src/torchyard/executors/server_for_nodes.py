@@ -1,6 +1,7 @@
 """How nodes of other machines reach this server.
 
-Owns: the addresses and the certificate that are told to nodes.
+Owns: the addresses and the certificate that are told to nodes; refusing a cluster whose nodes they
+can't serve.
 Leaves: opening the listeners to app/listeners.py, trying the addresses to the nodes.
 Always: the newest addresses; a server that moved is found at them.
 """
@@ -10,11 +11,17 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from torchyard.base import addresses
+from torchyard.executors.executor import EngineNode, EngineRefused
 
 _KEPT_S = 10.0
+_RESOLVE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -49,24 +56,57 @@ class ServerForNodes:
     def urls(self) -> list[str]:
         return list(self.read().urls)
 
+    def urls_for(self, settings: Mapping[str, Any]) -> list[str]:
+        """Where the nodes of a cluster with these settings look for the server, in this order."""
+        return list(settings.get("server_urls") or self.urls)
+
     @property
     def certificate(self) -> str:
         """PEM."""
         return self.read().certificate
 
+    def check_reachable(self, settings: Mapping[str, Any], nodes: Iterable[EngineNode]) -> None:
+        """
+        Raises:
+            EngineRefused: only this machine can reach the server, and a node is another one.
+        """
+        urls = self.urls_for(settings)
+        if not all(addresses.is_loopback(urlsplit(url).hostname or "") for url in urls):
+            return
+        far = next((node for node in nodes if node.address and not _is_here(node.address)), None)
+        if far is not None:
+            raise EngineRefused(
+                f"node `{far.name}` ({far.address}) can't reach this server, which listens at "
+                f"{', '.join(urls)} alone",
+                "start it with `yard server start --listen`, and open its TCP port to the nodes; "
+                "`torchyard: {server_urls: [https://this-machine:8766]}` names an address of it",
+            )
+
+
+def _is_here(host: str) -> bool:
+    """Whether an address, or a name, is this machine's."""
+    if addresses.is_loopback(host):
+        return True
+    with suppress(OSError):
+        for family, address in addresses.resolve((host, 0), socket.SOCK_DGRAM, _RESOLVE_S):
+            with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.bind(address)  # another machine's is refused
+                return True
+    return False
+
 
 def own_addresses() -> list[str]:
     """Of this machine, those that others may reach it by, the one of the default route first."""
-    addresses: list[str] = []
+    found: list[str] = []
     for family, target in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         # Nothing is sent: connecting a datagram socket only chooses the route.
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((target, 9))
-            addresses.append(str(probe.getsockname()[0]))
+            found.append(str(probe.getsockname()[0]))
     with suppress(OSError):
         entries = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-        addresses += [str(entry[4][0]) for entry in entries]
-    usable = [address for address in addresses if not ipaddress.ip_address(address).is_loopback]
+        found += [str(entry[4][0]) for entry in entries]
+    usable = [address for address in found if not ipaddress.ip_address(address).is_loopback]
     return list(dict.fromkeys(usable))
 
 

@@ -1,9 +1,7 @@
-"""The way to the server from this machine: TLS with the certificate that is trusted, a proxy, or
-a shared folder.
+"""The way to the server from this machine: TLS with the certificate that is trusted, a proxy.
 
 Owns: which certificate is trusted, which proxy the environment names.
-Leaves: which address is tried to server_address.py, requests to connection.py, a shared folder to
-folder_link/.
+Leaves: which address is tried to server_address.py, requests to connection.py.
 Always: where a certificate is given, no other is trusted, and the machine's own list is not read:
 the server has several addresses, so the certificate stands for its name. Loopback is reached
 without a proxy.
@@ -21,8 +19,6 @@ from urllib.parse import SplitResult, unquote, urlsplit
 if TYPE_CHECKING:
     import ssl
 
-# Of folder_link/blocks.py, which is imported only where such an address is.
-_FOLDER = "folder"
 _PORTS = {"http": 80, "https": 443}
 # Python 3.9 has no name for it: a certificate that is trusted itself needs no authority above.
 _PARTIAL_CHAIN = 0x80000
@@ -77,10 +73,6 @@ def opened(
         context: for https; what the machine trusts when it is None.
         environ: names the proxy; None for none.
     """
-    if parts.scheme == _FOLDER:
-        from torchyard.shared.folder_link.connection import FolderConnection  # Few nodes need it.
-
-        return FolderConnection(parts, timeout_s)
     host = parts.hostname or "127.0.0.1"
     port = parts.port or _PORTS.get(parts.scheme, 80)
     proxy = proxy_to(parts, environ) if environ else None

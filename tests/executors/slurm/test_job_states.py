@@ -70,3 +70,15 @@ def test_what_a_node_said_before_its_worker_ran_is_told() -> None:
     comment = "torchyard server a attempt b | python3: not found"
     status = job_states.status(row("FAILED", comment=comment), 1, 60)
     assert status.cause is not None and "python3: not found" in status.cause.message
+
+
+def test_a_node_that_said_why_has_its_hint() -> None:
+    first = "error: node 0 (n1) can't be used: no disk hint: free some"
+    second = "error: node 1 (n2) can't be used: no way hint: open one"
+    # What is long is cut at its beginning.
+    for said in (first, f"{first} {second}", f"used: no way hint: open one {first}"):
+        row_there = row("FAILED", comment=f"torchyard server a attempt b | {said} ")
+        cause = job_states.status(row_there, 1, 60).cause
+        assert cause is not None and cause.code == "node_unusable"
+        assert cause.message.endswith("worker: node 0 (n1) can't be used: no disk")
+        assert cause.hint == "free some"

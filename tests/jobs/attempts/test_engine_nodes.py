@@ -61,15 +61,16 @@ def test_a_job_waits_for_machines_until_its_first_worker_reports(
 
 
 class _Probed(FakeEngine):
-    """Keeps which nodes it was told to have begun."""
+    """Keeps which nodes it was told to have begun; those of `lost` are gone."""
 
     def __init__(self) -> None:
         super().__init__("slurm", most_nodes=3)
         self.probes: list[tuple[list[int], set[int]]] = []
+        self.lost: dict[int, str] = {}
 
     def probe(self, handle: Handle, silent: Sequence[int], begun: Set[int]) -> dict[int, str]:
         self.probes.append((list(silent), set(begun)))
-        return {}
+        return self.lost
 
 
 def test_a_node_that_has_not_reported_has_a_minute_to_begin(lab: Lab, clock: FakeClock) -> None:
@@ -85,6 +86,27 @@ def test_a_node_that_has_not_reported_has_a_minute_to_begin(lab: Lab, clock: Fak
         clock.advance(10)
         lab.rounds()
     assert engine.probes[-1] == ([0, 1], {0, 1})
+
+
+@pytest.mark.parametrize("has_reported", [False, True])
+def test_a_node_that_is_lost_before_it_reported_may_not_reach_the_server(
+    lab: Lab, clock: FakeClock, has_reported: bool
+) -> None:
+    lab.engine = engine = _Probed()
+    job = lab.submit()
+    lab.services.launches.keep(engine.launches[-1])
+    engine.give_machines(lab.attempt_id(job))
+    lab.rounds()
+    if has_reported:
+        lab.worker(job).tell("node_started", hostname="h", pid=1, addresses=[])
+    engine.lost = {0: "gpu-3: it has ended"}
+    clock.advance(10)
+    lab.rounds(2)
+    error = lab.again(job).error
+    assert error is not None and error.code == "node_lost"
+    assert error.message.startswith("node 0 (gpu-3): it has ended")
+    assert (URLS[0] in error.message) is not has_reported
+    assert (f"curl -k {URLS[0]}/livez" in error.hint) is not has_reported
 
 
 def test_a_node_that_has_a_machine_and_stays_silent_is_noticed(lab: Lab, clock: FakeClock) -> None:

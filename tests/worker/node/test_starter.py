@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +19,11 @@ from torchyard.worker.node import starter
 START = NodeStart("a1", ["https://server:1"], "token", "0" * 64)
 
 
-def _arguments(devices: Any = "", until_eof: str = "") -> starter.Arguments:
+def _arguments(
+    devices: Any = "", until_eof: str = "", start: NodeStart = START
+) -> starter.Arguments:
     reader, writer = os.pipe()
-    os.write(writer, START.to_json().encode())
+    os.write(writer, start.to_json().encode())
     os.close(writer)
     words = ["--start", str(reader), "--node", "1", "--address", "10.0.0.2"]
     words += ["--devices", devices if isinstance(devices, str) else json.dumps(devices)]
@@ -60,3 +64,17 @@ def test_an_engine_that_reads_no_more_ends_nothing() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, b"goes on\n")
+
+
+def test_a_node_that_can_not_reach_the_server_names_it_and_says_what_to_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(starter, "_REACH_S", 0.0)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        start = NodeStart("a1", [url], "token", "0" * 64, folder=str(tmp_path))
+        with pytest.raises(starter._Unusable) as caught:
+            starter._Starter(_arguments(start=start), {})._plan()
+    assert f"{url}: [Errno 111]" in caught.value.message
+    assert "open this TCP port" in caught.value.hint and f"curl -k {url}/livez" in caught.value.hint

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torchyard.base.home.uv import find_uv
 from torchyard.executors.bundle import worker_sha256
@@ -31,6 +31,7 @@ from torchyard.executors.ray.bridge import Bridge, ClusterAddress
 from torchyard.executors.ray.cluster import Cluster
 from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
 from torchyard.executors.runner_client import RunnerClient
+from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.shared import plan as plans
 from torchyard.shared.node_start import NodeStart
 from torchyard.shared.plan import LaunchPlan
@@ -44,13 +45,6 @@ _STUCK_S = 60.0
 _UNUSABLE = 125
 # Ray counts less memory than a machine has: it keeps some for its objects.
 _MEMORY_SHARE = 0.6
-
-
-class Server(Protocol):
-    """What nodes are told of this server."""
-
-    @property
-    def server_id(self) -> str: ...
 
 
 class RayEngine:
@@ -67,7 +61,7 @@ class RayEngine:
         home: Path,
         environ: Mapping[str, str],
         launches: LaunchFiles,
-        server: Server,
+        server: ServerForNodes,
         bootstrap: str,
         uv: str = "",
         runner: RunnerClient | None = None,
@@ -145,6 +139,7 @@ class RayEngine:
             if (reason := node["reason"] or "it does not respond")
         ]
         maximum = int(answer["most_nodes"])
+        self._server.check_reachable(settings, nodes)
         return EngineCluster(
             NAME,
             f"{cluster.bridge.version.ray}, Python {cluster.bridge.version.python}",
@@ -308,7 +303,8 @@ def _state(node: Mapping[str, Any]) -> tuple[NodeState, str]:
         lines = [line for line in str(node.get("said", "")).splitlines() if line]
         errors = [line for line in lines if line.startswith("error: ")] or lines[-1:]
         because = errors[-1].removeprefix("error: ") if errors else "it can't run the worker"
-        return "lost", f"{address}: {because}"
+        hints = [f"; {line}" for line in lines if line.startswith("hint: ")]
+        return "lost", f"{address}: {because}{''.join(hints[-1:])}"
     return "exited", ""
 
 
@@ -402,7 +398,7 @@ def open_engine(
     home: Path,
     environ: Mapping[str, str],
     launches: LaunchFiles,
-    server: Server,
+    server: ServerForNodes,
     runner: RunnerClient | None = None,
 ) -> RayEngine:
     """The engine of this server; nothing is started before a cluster is used."""

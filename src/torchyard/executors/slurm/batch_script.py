@@ -36,7 +36,7 @@ srun=$!
 interrupted=1
 while [ -n "$interrupted" ]; do interrupted=; wait "$srun"; code=$?; done
 if [ "$code" -ne 0 ]; then
-  said=$(grep -vE '^(slurmstepd: |srun: .*( code | cpu binding))' <&4 | tail -c 400)
+  said=$(grep -vE '^(slurmstepd: |srun: .*( code | cpu binding))' <&4 | tail -c 800)
   said=$(printf %s "$said" | LC_ALL=C tr -c '[:print:]' ' ')
   scontrol update JobId="$SLURM_JOB_ID" Comment={comment}" | $said" 2>/dev/null
 fi

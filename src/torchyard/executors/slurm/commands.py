@@ -64,7 +64,7 @@ _COLUMNS = {
     "TimeLimit": 24,
     "exit_code": 16,
     "NodeList": 256,
-    "Comment": 600,
+    "Comment": 1024,
 }
 
 

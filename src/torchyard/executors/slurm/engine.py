@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput
-from torchyard.executors import bundle, shared_folders
+from torchyard.executors import bundle
 from torchyard.executors.executor import (
     EngineCluster,
     EngineRefused,
@@ -87,7 +87,7 @@ class SlurmEngine:
             job = _found(slurm, name) if was_begun else None
             if job is None:
                 limits.check(self._partition(slurm, settings), settings, plan.node_count)
-                self._keep(plan, settings.shared_folder)
+                self._launches.keep(plan)
                 job = _submitted(slurm, words, script, lock)
         return self._handle(plan, settings, job)
 
@@ -167,9 +167,9 @@ class SlurmEngine:
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
         read = settings_reader.read(settings)
-        if read.shared_folder:
-            shared_folders.prepare(read.shared_folder, self._server.server_id)
-        return cluster.describe(self._cluster(read.config)[0], read)
+        view = cluster.describe(self._cluster(read.config)[0], read)
+        self._server.check_reachable(settings, view.nodes)
+        return view
 
     def close(self) -> None:
         with self._lock:
@@ -183,19 +183,6 @@ class SlurmEngine:
                 slurm = Slurm(self._environ, config)
                 self._clusters[config] = (slurm, Poll(slurm))
             return self._clusters[config]
-
-    def _keep(self, plan: LaunchPlan, shared: str) -> None:
-        """Store the plan, and what nodes fetch from a shared folder.
-
-        Raises:
-            EngineRefused: the shared folder can't be used.
-        """
-        folder = shared_folders.prepare(shared, self._server.server_id) if shared else None
-        self._launches.keep(plan)
-        if folder is not None:
-            program = bundle.worker_zip(self._home)
-            shared_folders.add_worker(folder, program, bundle.worker_sha256(self._home))
-            shared_folders.add_attempt(folder, plan.attempt_id)
 
     def _partition(self, slurm: Slurm, settings: SlurmSettings) -> dict[str, str]:
         at, partition = self._partitions.get(settings, (0.0, {}))

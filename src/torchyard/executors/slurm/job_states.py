@@ -8,6 +8,7 @@ report otherwise.
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import datetime, timezone
 
@@ -37,6 +38,8 @@ _STARTING = {
 _COMPLETING_S = 30.0
 # Slurm counts time limits in minutes, and looks at them every half.
 _LIMIT_PRECISION_S = 65.0
+# As executors/bootstrap_program.py and worker/node/starter.py say it, in one line.
+_NODE_ERROR = re.compile(r"error: (?P<error>node \d+ .+?) hint: (?P<hint>.+?)(?= error: node |$)")
 _CAUSES = {
     "NODE_FAIL": ("node_lost", "a node of Slurm job {id} failed", "see `sinfo -R`"),
     "BOOT_FAIL": ("node_lost", "a node of Slurm job {id} did not start", "see `sinfo -R`"),
@@ -97,9 +100,9 @@ def cause(row: JobRow, signal_s: float) -> EngineCause | None:
             "set a longer `torchyard.time_limit`, or save checkpoints: the job then goes on from "
             "the last one",
         )
-    message_there = _said(row)
-    if message_there:
-        return EngineCause("node_unusable", f"a node could not start the worker: {message_there}")
+    message, hint = _said(row)
+    if message:
+        return EngineCause("node_unusable", f"a node could not start the worker: {message}", hint)
     if row.state not in _CAUSES:
         return None
     code, message, hint = _CAUSES[row.state]
@@ -135,9 +138,13 @@ def _is_at_its_limit(row: JobRow, signal_s: float) -> bool:
     return ended >= started + limit - signal_s - _LIMIT_PRECISION_S and limit > signal_s
 
 
-def _said(row: JobRow) -> str:
-    """What the batch script left for us in the job's comment."""
-    return row.comment.partition(" | ")[2].strip()
+def _said(row: JobRow) -> tuple[str, str]:
+    """What the batch script left for us in the job's comment: of nodes that said why, the first's
+    error and hint.
+    """
+    said = row.comment.partition(" | ")[2].strip()
+    match = _NODE_ERROR.search(said)
+    return (match["error"], match["hint"]) if match else (said, "")
 
 
 def _timestamp(text: str) -> float:

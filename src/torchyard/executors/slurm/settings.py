@@ -19,8 +19,7 @@ from torchyard.executors.slurm import sbatch_options
 @dataclass(frozen=True)
 class SlurmSettings:
     """Empty texts leave the choice to Slurm. `options` are further ones of sbatch, `config` is the
-    path of its slurm.conf, `python` what runs the worker on the nodes, `shared_folder` carries what
-    they send and get where no network leads to the server.
+    path of its slurm.conf, `python` what runs the worker on the nodes.
     """
 
     partition: str = ""
@@ -35,7 +34,6 @@ class SlurmSettings:
     node_folder: str = ""
     python: str = "python3"
     config: str = ""
-    shared_folder: str = ""
 
     @property
     def words(self) -> list[str]:
@@ -65,7 +63,6 @@ _TEXTS = (
     "reservation",
     "node_folder",
     "config",
-    "shared_folder",
 )
 
 

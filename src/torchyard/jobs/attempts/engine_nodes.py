@@ -243,6 +243,23 @@ def _error(cause: EngineCause) -> JobError:
     return JobError(cause.code, cause.message, cause.hint)
 
 
+def unheard(services: Services, attempt: Attempt, error: JobError) -> JobError:
+    """The error of a node that was lost before it ever reported: what it could not reach, perhaps.
+
+    Args:
+        error: of the loss.
+    """
+    text = services.launches.read(attempt.id)
+    urls = json.loads(text)["server_urls"] if text else []
+    if not urls:
+        return error
+    return JobError(
+        error.code,
+        f"{error.message}, and it has never reached the server at {', '.join(urls)}",
+        f"try `curl -k {urls[0]}/livez` there, and open this TCP port of the server to the nodes",
+    )
+
+
 def loss(node: int, lost_because: Mapping[int, str]) -> JobError | None:
     """The error of a node whose machine is gone; None where nothing is said of it."""
     because = lost_because.get(node)

@@ -121,7 +121,7 @@ class Heartbeats:
         if given_up:
             self._give_up(attempt, given_up, silent)
         elif lost:
-            self._lose_machines(attempt, lost)
+            self._lose_machines(attempt, lost, {node.node for node in nodes if node.next_seq})
         else:
             missed = {node: s for node, s in silent.items() if s >= self._missed_after_s}
             self._show(attempt, missed, now)
@@ -136,10 +136,12 @@ class Heartbeats:
         except EngineUnreachable:
             return {}
 
-    def _lose_machines(self, attempt: Attempt, lost: Mapping[int, str]) -> None:
+    def _lose_machines(self, attempt: Attempt, lost: Mapping[int, str], heard: Set[int]) -> None:
         for node, because in lost.items():
             worker_reports.report_worker_death(self._services, attempt.id, node)
             error = engine_nodes.loss(node, lost)
+            if error is not None and node not in heard:
+                error = engine_nodes.unheard(self._services, attempt, error)
             _log.warning("attempt %s: node %d: %s", attempt.id, node, because)
             worker_reports.lose(self._services, attempt.id, node, error)
 

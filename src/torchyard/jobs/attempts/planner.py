@@ -24,7 +24,6 @@ from torchyard.compute import machines
 from torchyard.compute.types import Compute
 from torchyard.environments.services import Environments
 from torchyard.environments.types import from_json as environment_from_json
-from torchyard.executors import shared_folders
 from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.files import outputs, scratch
@@ -51,7 +50,6 @@ from torchyard.workspaces import quotas
 from torchyard.workspaces.types import Identity, TokenKind, Workspace
 
 _JOIN_TIMEOUT_S = 3600.0
-_NO_NETWORK = "https://no-network-to-the-server.torchyard.invalid"
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         secrets=secret_variables.marked(spec.properties),
         not_secrets=secret_variables.marked(spec.properties, secret_variables.PLAIN),
         variables={
-            **variables(workspace, job, attempt, run_token, _url_for_scripts(node_settings)),
+            **variables(workspace, job, attempt, run_token, node_settings.server_url),
             **endpoints.variables,
         },
         gate=endpoints.gate,
@@ -177,11 +175,8 @@ def _describe_server(
     if compute and "head" in settings:
         settings["drained"] = machines.drained(connection, compute.workspace, compute.name)
         settings["joined"] = machines.joined(connection, compute.workspace, compute.name)
-    shared = str(settings.get(shared_folders.KEY) or "")
     reached = services.for_nodes.read()
-    urls = list(settings.get("server_urls") or reached.urls) or [server_url]
-    if shared:
-        urls = [shared_folders.attempt_url(shared, services.for_nodes.server_id, attempt.id)]
+    urls = services.for_nodes.urls_for(settings) or [server_url]
     return _ServerView(
         urls[0],
         engine=attempt.engine,
@@ -191,9 +186,7 @@ def _describe_server(
         environment_hash=launch.environment_hash,
         # An environment that one node has and another must fetch first may take this long.
         join_timeout_s=_JOIN_TIMEOUT_S,
-        # What nodes write to a shared folder is not lost with them.
-        peer_copies=not shared
-        and attempt.node_count > 1
+        peer_copies=attempt.node_count > 1
         and own_properties.keeps_peer_copies(launch.job.spec.properties),
     )
 
@@ -203,20 +196,9 @@ def _client_endpoints(
 ) -> NodeEndpoints:
     """For Azure's clients, by addresses and files that the job's nodes have."""
     job, environment, endpoints = launch.job, launch.environment, services.client_endpoints
-    if node_settings.engine_settings.get(shared_folders.KEY):
-        return NodeEndpoints()  # their network is closed
     if launch.attempt.is_local:
         return NodeEndpoints(endpoints.variables(job, run_token, environment))
     return endpoints.for_nodes(job, run_token, environment, node_settings.server_urls)
-
-
-def _url_for_scripts(node_settings: _ServerView) -> str:
-    """Of the server; where no network leads to it, a name that says so in a client's error."""
-    return (
-        _NO_NETWORK
-        if node_settings.engine_settings.get(shared_folders.KEY)
-        else node_settings.server_url
-    )
 
 
 def _service_plans(

@@ -12,16 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from sqlalchemy import Connection
 
-from torchyard.base.addresses import is_loopback
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
 from torchyard.compute import scaling
-from torchyard.executors import shared_folders
 from torchyard.executors.executor import EngineCluster, EngineNode, EngineRefused, EngineUnreachable
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
@@ -121,26 +118,12 @@ def engine_view(
     compute = computes.get(services.db, workspace, name)
     if compute.is_local:
         return EngineView(EngineCluster(compute.engine, "", (), compute.max_instances), [])
-    urls = list(compute.settings.get("server_urls") or services.for_nodes.urls)
     try:
         view = services.engines.describe(compute.engine, compute.settings, max_age_s)
     except (EngineUnreachable, EngineRefused) as error:
         code = "engine_refused" if isinstance(error, EngineRefused) else "engine_unreachable"
         raise Conflict(f"compute `{name}`: {error.message}", error.hint, code=code) from error
-    shared = compute.settings.get(shared_folders.KEY)
-    if shared:
-        return EngineView(view, [f"the shared folder {shared}"])
-    there = [node.address for node in view.nodes if node.address]
-    hosts = [urlsplit(url).hostname or "" for url in urls]
-    if all(map(is_loopback, hosts)) and not all(is_loopback(host) for host in there):
-        raise Conflict(
-            f"the nodes of compute `{name}` can't reach this server, which listens at "
-            f"{', '.join(urls)}",
-            "start it with `yard server start --listen`, or name its address: `torchyard: "
-            "{server_urls: [https://this-machine:8766]}`",
-            code="server_unreachable",
-        )
-    return EngineView(view, urls)
+    return EngineView(view, services.for_nodes.urls_for(compute.settings))
 
 
 def machines(services: Services, workspace: str, name: str) -> list[EngineNode]:

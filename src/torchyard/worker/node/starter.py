@@ -27,7 +27,7 @@ from typing import Any
 
 from torchyard.shared import disk, locks, node_start
 from torchyard.shared import plan as plans
-from torchyard.shared.connection import AttemptOver, Connection, Refused
+from torchyard.shared.connection import AttemptOver, Connection, Refused, Unreachable
 from torchyard.shared.node_records import NodeRecords, State
 from torchyard.shared.node_start import NodeStart
 from torchyard.shared.plan import DevicePlan, LaunchPlan
@@ -44,6 +44,8 @@ _LOOK_EVERY_S = 0.2
 # What a worker that was asked to end has for its uploads, beside the grace period of its ranks.
 _DELIVERY_S = 60.0
 _TELL_S = 20.0
+# As in executors/bootstrap_program.py.
+_REACH_S = 60.0
 _LOG_LENGTH = 10_000
 _CODE = "node_unusable"
 _EXIT_CODE = 125
@@ -188,8 +190,18 @@ class _Starter:
             return False  # it ended between opening and locking
 
     def _plan(self) -> LaunchPlan:
+        is_late = after(_REACH_S)
+
+        def ask() -> dict[str, Any]:
+            try:
+                return self._link.call("GET", "/plan")
+            except Unreachable as error:
+                if is_late():
+                    raise self._unreachable(error) from error
+                raise
+
         try:
-            body = retry(lambda: self._link.call("GET", "/plan"), _is_told_to_end)
+            body = retry(ask, _is_told_to_end)
         except Refused as refusal:
             error = refusal.body.get("error") or {}
             raise _Unusable(
@@ -212,6 +224,14 @@ class _Starter:
             server_file="",
             server_urls=arguments.start.server_urls or plan.server_urls,
             server_certificate=arguments.start.server_certificate or plan.server_certificate,
+        )
+
+    def _unreachable(self, error: Unreachable) -> _Unusable:
+        urls = self._arguments.start.server_urls
+        return _Unusable(
+            f"it can't reach the server: {', '.join(urls)}: {error.__cause__}",
+            "open this TCP port of the server to the nodes, or set HTTPS_PROXY on them; "
+            f"`curl -k {urls[0]}/livez` there tries it",
         )
 
     def _supervise(self, plan: LaunchPlan) -> int:
