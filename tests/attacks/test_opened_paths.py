@@ -77,7 +77,6 @@ OPENED: dict[str, dict[str, int]] = {
         "jobs/files/run_files.py": 1,
         "jobs/records/log_order.py": 2,
         "jobs/records/logs.py": 3,
-        "jobs/requests/local_runs.py": 3,
         "jobs/requests/streams.py": 1,
         "jobs/requests/workspace_lifecycle.py": 1,
         "mlflow/multipart_routes.py": 7,
@@ -111,7 +110,7 @@ OPENED: dict[str, dict[str, int]] = {
     },
     "the kernel's files, or torchyard's own program": {
         "app/monitoring/server_metrics.py": 3,
-        "azureml/sdk_v1/local_archive.py": 5,
+        "azureml/sdk_v1/local_runs.py": 1,
         "base/clock.py": 1,
         "batch_endpoints/running/programs.py": 2,
         "endpoints/running/programs.py": 2,

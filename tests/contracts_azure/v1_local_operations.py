@@ -1,12 +1,12 @@
-"""SDK v1: runs on the target `local`, which is the client's own machine."""
+"""SDK v1: runs on the target `local`: the client's own Python, or a job on the cluster `local`."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from operations import REFUSED, World
-from v1_run_operations import TRAIN
+from operations import World
+from v1_run_operations import TRAIN, logging_environment
 from v1_world import ended, operation, source, submit, text_of
 
 LOGGING = """
@@ -33,7 +33,7 @@ def own_python() -> Any:
     return environment
 
 
-@operation("Jobs", "`submit`: compute target `local`")
+@operation("Jobs", "`submit`: compute target `local`", how="on the server's cluster `local`")
 def local(world: World) -> Any:
     folder = source(world, "local", TRAIN)
     arguments = ["--n", 1, "a b'c"]
@@ -47,7 +47,29 @@ def local_python(world: World) -> Any:
     return submit(world, "local-own", folder, **options).id
 
 
-@operation("Jobs", "`submit`: target `local`, Docker", REFUSED, "Docker on the target `local`")
+@operation("Jobs", "`submit`: target `local`, a conda environment; `run.log`")
+def local_conda(world: World) -> Any:
+    folder = source(world, "local-conda", LOGGING)
+    options = {"compute_target": "local", "environment": logging_environment()}
+    return submit(world, "local-conda", folder, **options).id
+
+
+@operation("Jobs", "`submit`: target `local`, `user_managed_dependencies`; exit code 3")
+def failing(world: World) -> Any:
+    folder = source(world, "local-failing", "import sys\nprint('no data')\nsys.exit(3)\n")
+    options = {"compute_target": "local", "environment": own_python()}
+    submit(world, "local-failing", folder, **options)
+    run = ended(world, "local-failing", "Failed")
+    error = run.get_details()["error"]["error"]
+    assert "exit code 3" in error["message"] and "no data" in error["message"], error
+    return run.id
+
+
+@operation(
+    "Jobs",
+    "`submit`: target `local`, Docker",
+    how="on the server's cluster `local`, without Docker",
+)
 def docker(world: World) -> Any:
     from azureml.core.runconfig import DockerConfiguration
 
@@ -73,14 +95,16 @@ def files(world: World) -> Any:
     assert expected <= set(run.get_file_names()), run.get_file_names()
     first = text_of(world, run, "user_logs/std_log.txt").splitlines()[0]
     assert first == """arguments ["--n", "1", "a b'c"]""", first
-    assert run.get_details()["runDefinition"]["target"] == "local", run.get_details()
+    assert run.get_details()["runDefinition"]["target"] == "local-cluster", run.get_details()
+    ended(world, "local-docker")
     return run.get_snapshot_id()
 
 
 @operation("Jobs", "`get_metrics`, `register_model` of a run on the target `local`")
 def metrics(world: World) -> Any:
-    run = ended(world, "local-own")
-    assert run.get_metrics() == {"loss": [1.0, 0.5, 1 / 3]}, run.get_metrics()
+    for key in ("local-conda", "local-own"):
+        run = ended(world, key)
+        assert run.get_metrics() == {"loss": [1.0, 0.5, 1 / 3]}, run.get_metrics()
     model = run.register_model("v1-of-local", model_path="outputs/model.pkl")
     assert model.run_id == run.id, model
     return model.version

@@ -27,8 +27,8 @@ print(" ".join(f"{name}={os.environ.get(name)}" for name in names))
 """
 
 
-@operation("Jobs", "`Environment` with azureml-core; `submit` of a script that logs")
-def in_job(world: World) -> Any:
+def logging_environment() -> Any:
+    """A conda environment with azureml-core."""
     from azureml.core import Environment
     from azureml.core.conda_dependencies import CondaDependencies
 
@@ -37,6 +37,12 @@ def in_job(world: World) -> Any:
         python_version=f"{sys.version_info[0]}.{sys.version_info[1]}",
         pip_packages=["azureml-core==1.61.0.post4", "setuptools<81"],
     )
+    return environment
+
+
+@operation("Jobs", "`Environment` with azureml-core; `submit` of a script that logs")
+def in_job(world: World) -> Any:
+    environment = logging_environment()
     script = (HERE / "in_job_v1" / "train.py").read_text()
     run = submit(world, "in-job", source(world, "in-job", script), environment=environment)
     assert run.get_status() not in ("Completed", "Failed"), "submit waits for nothing"

@@ -113,11 +113,11 @@ def test_a_run_on_a_persons_own_machine_gets_no_token(services: Services) -> Non
         owner="dan",
         parent="",
         variables={},
-        spec=local_runs.LocalRunSpec(script="train.py"),
+        definition={"script": "train.py"},
     )
     people.remove(services.db, services.clock, "dan")
     with pytest.raises(Forbidden) as raised:
-        local_runs.begin(services, run, "laptop")
+        local_runs.begin(services, run)
     assert raised.value.code == rights.CODE
 
 

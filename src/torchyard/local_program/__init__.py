@@ -1,1 +1,1 @@
-"""The program that runs SDK v1's target `local` on a user's own machine; standard library only."""
+"""The program that runs SDK v1's target `local` in a user's own Python; standard library only."""

@@ -13,7 +13,7 @@ from torchyard.jobs.actions import job_key
 from torchyard.jobs.history.history_records import Record
 from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.requests import runs
+from torchyard.jobs.requests import local_runs, runs
 from torchyard.jobs.requests.run_search import View
 from torchyard.jobs.requests.runs import RunRequest
 from torchyard.jobs.services import RecordServices, ServicesOf
@@ -94,8 +94,8 @@ def update(call: CallOf, services: ServicesOf) -> JSONResponse:
     name = call.text("run_name", default="") or None
     status = None
     ended_at = None
-    # Only the scheduler ends a job's own run.
-    if job.type == "run" and call.fields.get("status") is not None:
+    # Only the scheduler ends a job's own run, and its program a local run.
+    if job.type == "run" and not local_runs.is_local(job) and call.fields.get("status") is not None:
         status = translate.parse_status(call.fields["status"])
         if status.ended:
             ended_at = call.time("end_time") or datetime.now(timezone.utc)

@@ -1,4 +1,4 @@
-"""HTTP to the torchyard server, from a node or from the machine of a local run.
+"""HTTP to the torchyard server, from a node.
 
 Owns: connections, their timeouts and TLS, the token, what a response means as an exception.
 Leaves: finding the server to server_address.py; how long an unreachable server is waited for to
@@ -66,7 +66,7 @@ class Connection:
     fails, that is `ServerFailed`.
 
     Args:
-        token: sent with every request; empty for addresses that are signed themselves.
+        token: sent with every request.
         path: put before the path of every request, `/v1/attempts/a1` for example.
     """
 
@@ -116,17 +116,6 @@ class Connection:
             self._drop()
             raise OSError(f"not a torchyard server's response: {text[:200]!r}")
         return body
-
-    def upload(
-        self,
-        path: str,
-        content: Iterable[bytes],
-        size_bytes: int,
-        headers: Mapping[str, str],
-        timeout_s: float = 60.0,
-    ) -> None:
-        """PUT `size_bytes` bytes, in blocks, where a server wants to know their number before."""
-        self._read(self._request("PUT", path, content, None, timeout_s, headers, size_bytes))
 
     def download(
         self, path: str, write: Callable[[bytes], object], timeout_s: float = 60.0
@@ -208,15 +197,13 @@ class Connection:
         query: Optional[Mapping[str, Any]],
         timeout_s: float,
         headers: Mapping[str, str],
-        size_bytes: Optional[int] = None,
     ) -> http.client.HTTPResponse:
         """A response of success, to be read whole before the next request of this thread."""
         parts = self._address.parts
         target = parts.path.rstrip("/") + self._path + path
         if query:
             target += "?" + urlencode(query)
-        if isinstance(content, bytes):
-            size_bytes = len(content)
+        size_bytes = len(content) if isinstance(content, bytes) else None
         headers = {**self._authorization(), **headers}
         try:
             connection = self._reuse_connection(parts, timeout_s)
@@ -242,7 +229,7 @@ class Connection:
         raise self._error(response.status, path, text)
 
     def _error(self, status: int, path: str, text: bytes) -> Exception:
-        if status in (401, 410) and self._token:
+        if status in (401, 410):
             return AttemptOver(f"{status} on {path}")
         if status in (429, 503, 507):
             # Its database is down, its disk full, or it asks us to wait: the same as unreachable.
@@ -254,7 +241,7 @@ class Connection:
         return Refused(status, _refusal(text))
 
     def _authorization(self) -> dict[str, str]:
-        return {"Authorization": "Bearer " + self._token} if self._token else {}
+        return {"Authorization": "Bearer " + self._token}
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         try:

@@ -15,6 +15,7 @@ import pytest
 from azureml.azure_server import WORKSPACE, Azure
 from postgres_server import NewDatabase
 from torchyard.jobs import actions
+from torchyard.jobs.requests import late_code
 from workspaces.served import HERE, served
 
 
@@ -195,6 +196,44 @@ def test_a_run_is_a_job_with_the_name_from_the_client(v1: Services, cluster: str
     assert definition["environment"]["name"] == "mine" and definition["target"] == cluster
     document = v1.of("history", "GET", "experiments/birds/runs/birds_1")
     assert document["runId"] == "birds_1" and document["cancelUri"].endswith("/runs/birds_1/cancel")
+
+
+def test_a_run_on_the_target_local_is_a_job_that_waits_for_its_snapshot(v1: Services) -> None:
+    configuration = submitted(v1, "", target="local", docker={"useDocker": True})["Configuration"]
+    definition = json.dumps({"Configuration": configuration})
+    for _ in range(2):
+        response = v1.site.client.post(
+            f"/execution/v1.0{WORKSPACE}/experiments/birds/localrun",
+            params={"runId": "local_1"},
+            files=[("files", ("definition.json", definition))],
+            headers={"Authorization": f"Bearer {v1.site.tokens[v1.user]}"},
+        )
+        with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+            assert archive.namelist() == ["azureml-setup/Invocation.sh"]
+    services = v1.site.parts.services
+    job = actions.get(services, "default", "local_1")
+    assert (job.compute, job.document["command"]) == ("local", "python train.py --epochs 3")
+    assert late_code.is_awaited(job)
+    run = "experiments/birds/runs/local_1"
+    properties = {"ContentSnapshotId": uploaded(v1, {"train.py": b"print(1)\n"})}
+    for _ in range(2):
+        v1.of("history", "PATCH", run, {"properties": properties})
+        job = actions.get(services, "default", "local_1")
+        assert not late_code.is_awaited(job)
+        assert job.document["code"].startswith("snapshot:")
+    definition = v1.of("history", "GET", f"{run}/details")["runDefinition"]
+    assert (definition["target"], definition["script"]) == ("local-cluster", "train.py")
+
+
+def test_a_run_on_the_target_local_needs_a_snapshot(v1: Services) -> None:
+    configuration = submitted(v1, "", target="local", history={"snapshotProject": False})
+    response = v1.site.client.post(
+        f"/execution/v1.0{WORKSPACE}/experiments/birds/localrun",
+        params={"runId": "local_2"},
+        files=[("files", ("definition.json", json.dumps(configuration)))],
+        headers={"Authorization": f"Bearer {v1.site.tokens[v1.user]}"},
+    )
+    assert response.status_code == 501 and "snapshot" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.azureml.common.calls import Call, tags_at
+from torchyard.azureml.sdk_v1.snapshots import Snapshots
 from torchyard.base.clock import from_text
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import failure_marks
 from torchyard.jobs.records.types import Job, JobError, Status
-from torchyard.jobs.requests import local_runs, runs
+from torchyard.jobs.requests import late_code, local_runs, runs
 from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec import values
 
@@ -65,6 +66,10 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
     properties = tags_at(request, "properties")
     if properties:
         actions.add_properties(services, workspace, name, properties)
+        snapshot_id = properties.get("ContentSnapshotId")
+        if snapshot_id and late_code.is_awaited(job):
+            snapshot = Snapshots(services.blobs, services.datastores).find(workspace, snapshot_id)
+            late_code.add(services, job, snapshot.id)
     hidden = request.get("hidden")
     if isinstance(hidden, bool) and hidden != job.archived:
         actions.archive(services, workspace, name, hidden)

@@ -2,8 +2,8 @@
 
 Owns: the name by which SDK v1 can mean this machine's compute.
 Leaves: computes to arm/computes.py, jobs on them to execution.py.
-Always: to SDK v1 `local` is where it runs things itself, without a server; `local-cluster` is our
-`local` there, unless somebody has created a cluster of that name.
+Always: SDK v1 itself starts what runs on the target `local`; `local-cluster` is our `local` there,
+unless somebody has created a cluster of that name.
 """
 
 from __future__ import annotations

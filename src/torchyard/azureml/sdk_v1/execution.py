@@ -75,13 +75,21 @@ def submit(services: Services, call: Call, experiment: str) -> str:
     document = document_of(
         services, call, configuration, str(call.document.get("SnapshotId") or "")
     )
-    document["name"] = call.query.get("runId") or None
-    document["experiment_name"] = experiment
-    if call.document.get("ParentRunId"):
-        document["parent_job_name"] = call.document["ParentRunId"]
-    document = {key: value for key, value in document.items() if value is not None}
+    document = named(call, document, experiment, call.document)
     job, _ = submission.create(services, call.workspace.name, document, call.identity)
     return job.name
+
+
+def named(
+    call: Call, document: Mapping[str, Any], experiment: str, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A job file with the name, the experiment and the parent that the client chose."""
+    names = {
+        "name": call.query.get("runId"),
+        "experiment_name": experiment,
+        "parent_job_name": request.get("ParentRunId"),
+    }
+    return {**document, **{key: value for key, value in names.items() if value}}
 
 
 def document_of(

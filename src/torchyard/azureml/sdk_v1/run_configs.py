@@ -18,7 +18,7 @@ from torchyard.base.errors import InvalidInput
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _REFERENCE = re.compile(r"\$AZUREML_DATAREFERENCE_(\w+)", re.ASCII)
-DATASET = re.compile(r"DatasetConsumptionConfig:([A-Za-z_]\w*)", re.ASCII)
+_DATASET = re.compile(r"DatasetConsumptionConfig:([A-Za-z_]\w*)", re.ASCII)
 _OUTPUT = re.compile(r"DatasetOutputConfig:([A-Za-z_]\w*)", re.ASCII)
 _SIZE = re.compile(r"\d+(\.\d+)?\s*[bkmgt]?", re.IGNORECASE)
 _MAX_COUNT = 10**9
@@ -55,7 +55,7 @@ def job_document(
     nodes = whole_number(configuration, "nodeCount", "node_count", 1)
     document: dict[str, Any] = {
         "type": "command",
-        "command": _command(configuration, variables, ids),
+        "command": command_line(configuration, variables, ids),
         "environment": environment,
         "compute": _compute(configuration),
         "resources": {"instance_count": nodes},
@@ -94,20 +94,28 @@ def quoted(argument: Any) -> str:
     return "".join(parts)
 
 
-def _command(
-    configuration: Mapping[str, Any], variables: Mapping[str, str], ids: Mapping[str, str]
+def command_line(
+    configuration: Mapping[str, Any],
+    variables: Mapping[str, str],
+    ids: Mapping[str, str],
+    python: str = "python",
 ) -> str:
-    script, text = script_or_command(configuration)
+    """What bash runs; `python` is quoted for it.
+
+    Raises:
+        InvalidInput: the run has a script and a command, or neither.
+    """
+    script, text = _script_or_command(configuration)
     settings = "".join(f'{name}="{value}" ' for name, value in variables.items())
     if text:
         arguments = [_data_argument(item, ids) for item in items_at(configuration, "arguments")]
         exports = f"export {settings.strip()}\n" if settings else ""
         return exports + " ".join([_with_data(text, ids), *arguments])
     arguments = [_data_argument(item, ids) for item in items_at(configuration, "arguments")]
-    return settings + " ".join(["python", shlex.quote(script), *arguments])
+    return settings + " ".join([python, shlex.quote(script), *arguments])
 
 
-def script_or_command(configuration: Mapping[str, Any]) -> tuple[str, str]:
+def _script_or_command(configuration: Mapping[str, Any]) -> tuple[str, str]:
     """One of the two; the other is empty.
 
     Raises:
@@ -133,7 +141,7 @@ def _with_data(text: str, ids: Mapping[str, str]) -> str:
     def value_of(name: str) -> str:
         return shlex.quote(ids[name]) if name in ids else f'"${{{{inputs.{name}}}}}"'
 
-    text = DATASET.sub(lambda match: value_of(match[1]), text)
+    text = _DATASET.sub(lambda match: value_of(match[1]), text)
     text = _REFERENCE.sub(lambda match: value_of(_reference(match[1])), text)
     return _OUTPUT.sub(lambda match: f'"${{{{outputs.{match[1]}}}}}"', text)
 

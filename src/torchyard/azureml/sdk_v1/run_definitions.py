@@ -31,9 +31,11 @@ _KINDS = {"inputs": "DatasetConsumptionConfig", "outputs": "DatasetOutputConfig"
 
 
 def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
-    """None for a run that is not a job."""
-    if local_runs.is_local(job):
-        return _of_local(services, job)
+    """None for a run that is not a job, unless it is a local one."""
+    local = local_runs.definition_of(job)
+    if local is not None:
+        environment = _environment(services, job.workspace, local["environment"])
+        return {**local, "environment": environment}
     if job.type != "command":
         return None
     spec = parse_job(job).spec
@@ -65,28 +67,6 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
             "snapshotProject": bool(spec.code),
         },
         "docker": {"useDocker": False, "sharedVolumes": True, "arguments": [], "shmSize": "2g"},
-    }
-
-
-def _of_local(services: Environments, job: Job) -> dict[str, Any]:
-    spec = local_runs.spec_of(job)
-    return {
-        "script": spec.script,
-        "command": spec.command,
-        "useAbsolutePath": False,
-        "arguments": spec.arguments,
-        "framework": "Python",
-        "communicator": "None",
-        "target": local_runs.TARGET,
-        "nodeCount": 1,
-        "maxRunDurationSeconds": spec.limit_s or None,
-        "environmentVariables": local_runs.variables_of(job),
-        "environment": _environment(services, job.workspace, spec.environment),
-        "history": {
-            "outputCollection": spec.keeps_outputs,
-            "directoriesToWatch": ["logs"],
-            "snapshotProject": True,
-        },
     }
 
 

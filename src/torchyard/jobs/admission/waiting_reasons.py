@@ -38,6 +38,8 @@ def describe(services: Services, job: Job) -> str:
     if job.retry_at == PAUSED_UNTIL:
         return f"is paused, until sweep `{job.parent}` lets it go on"
     if job.retry_at is not None and job.retry_at > now:
+        if not job.attempt:
+            return f"waits for its code from the client, until {to_text(job.retry_at)}"
         return f"waits before attempt {job.attempt + 1}, until {to_text(job.retry_at)}"
     with services.db.read() as connection:
         quota = quota_checks.waiting_reason(connection, job)

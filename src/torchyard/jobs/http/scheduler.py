@@ -26,7 +26,6 @@ from torchyard.jobs.attempts.launching import Launcher
 from torchyard.jobs.attempts.monitoring import Watcher
 from torchyard.jobs.cleanup import removal, retention
 from torchyard.jobs.records import text_index
-from torchyard.jobs.requests import local_runs
 from torchyard.jobs.scheduling import clusters, spilling
 from torchyard.jobs.scheduling.claiming import Claimer
 from torchyard.jobs.scheduling.preparing import Preparer
@@ -83,7 +82,6 @@ class Scheduler:
         self.watcher = Watcher(services, executor, launcher)
         self.claimer = Claimer(services, launcher, self._stopping, self.watcher.broken_history)
         self._heartbeats = Heartbeats(services, executor, self.watcher.engine_nodes.pending)
-        self._local_runs = local_runs.LocalRunMonitor(services)
         self._forgetter = ThreadPoolExecutor(1, thread_name_prefix="forgetter")
         self._forgetting: Future[None] | None = None
         self._text_index = text_index.TextIndex(services.db)
@@ -129,7 +127,6 @@ class Scheduler:
             self._stop_unable,
             self._spill_over,
             self._heartbeats.check,
-            self._local_runs.check,
             self._services.history.settle_ended,
             self._forget,
         )
@@ -141,7 +138,6 @@ class Scheduler:
             self._spill_over,
             self.watcher.watch,
             self._heartbeats.check,
-            self._local_runs.check,
             self.watcher.clean,
             self._services.history.settle_ended,
             self._forget,

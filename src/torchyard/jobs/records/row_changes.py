@@ -21,6 +21,7 @@ class JobColumns(TypedDict, total=False):
     display_name: str
     experiment_id: int
     description: str
+    spec: Mapping[str, Any]
     status: str
     tags: Mapping[str, str]
     properties: Mapping[str, str]

@@ -177,8 +177,8 @@ def datasets_in(
 class RunRequest:
     """A run that is to be created, and is not a job.
 
-    `started_at` is None for one that is only being prepared; `document` is what else is stored
-    about it (see local_runs.py). `name` is a new one when empty; if it is taken, the run that has
+    `started_at` is None for one that is still to start; `document` is what else is stored about it
+    (see local_runs.py). `name` is a new one when empty; if it is taken, the run that has
     it is returned. `made_by` is whose token was sent, where `owner` is what a client says.
     `request` is the id of the request; repeating it does not create another run.
     """

@@ -150,11 +150,18 @@ def _with_compute(
 
 
 def create(
-    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+    services: Services,
+    workspace: str,
+    document: Mapping[str, Any],
+    identity: Identity,
+    also: Callable[[Connection, Job], None] = lambda connection, job: None,
 ) -> tuple[Job, bool]:
     """Store a job, which the scheduler then runs.
 
     Return the job, and whether it is new.
+
+    Args:
+        also: what else is written in the transaction that stores the job, if it is new.
 
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -165,7 +172,7 @@ def create(
     name = document.get("name")
     job = actions.find_by_name(services.db, workspace, name) if isinstance(name, str) else None
     if job is None:
-        return create_new(services, workspace, document, identity)
+        return create_new(services, workspace, document, identity, also)
     # Sent again: what it names may have changed since, the job has not.
     require_same(job, hash_of(body_of(document)), identity)
     return job, False
@@ -178,11 +185,7 @@ def create_new(
     identity: Identity,
     also: Callable[[Connection, Job], None] = lambda connection, job: None,
 ) -> tuple[Job, bool]:
-    """Like `create`, for a name that was free when the caller checked.
-
-    Args:
-        also: what else is written in the transaction that stores the job, if it is new.
-    """
+    """Like `create`, for a name that was free when the caller checked."""
     body = body_of(document)
     checked = allowed(services, workspace, check(services, workspace, document), identity.user)
     name = checked.spec.name or names.generate()
