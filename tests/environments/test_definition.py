@@ -66,7 +66,8 @@ def test_requirements_lose_comments_and_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "python"), [("3.12", "3.12"), (" 3.11.* ", "3.11"), (">=3.10,<3.13", ">=3.10,<3.13")]
+    ("written", "python"),
+    [("3.12", "3.12"), (" 3.11.* ", "3.11"), (">=3.10,<3.13", ">=3.10,<3.13")],
 )
 def test_a_python_beside_requirements(written: str, python: str) -> None:
     spec = spec_of({"python": written, "pip_requirements": "tqdm\n"})

@@ -9,7 +9,7 @@ Always: a sweep is stored whole or not at all; its trial is checked and pinned o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,15 @@ from torchyard.sweeps.stopping.rungs import RungResult, table
 from torchyard.workspaces.types import Identity
 
 __all__ = [
-    *("TYPE", "SweepJobs", "add_trials", "best", "best_of", "check", "create", "rungs", "spec"),
+    "TYPE",
+    "SweepJobs",
+    "add_trials",
+    "best",
+    "best_of",
+    "check",
+    "create",
+    "rungs",
+    "spec",
     "trials",
 ]
 

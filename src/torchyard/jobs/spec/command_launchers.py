@@ -19,7 +19,9 @@ _COMMANDS = re.compile(r"&&|\|\||[;&|\n()]|\$\(|`")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?<!\S)#.*")
 _CONTINUED = re.compile(r"\\\r?\n")
 _NODES = re.compile(r"--nnodes[= ](?!1(?::1)?(?: |$))")
-_MEETING_PLACE = re.compile(r"--(rdzv[_-]endpoint|master[_-]addr)[= ][\"']?([\w\[][\w.:\]-]{0,200})")
+_MEETING_PLACE = re.compile(
+    r"--(rdzv[_-]endpoint|master[_-]addr)[= ][\"']?([\w\[][\w.:\]-]{0,200})"
+)
 
 
 def mpi_launcher(command: str) -> str:

@@ -26,9 +26,9 @@ class Trial:
     `values` are its objectives' in their order, empty while one is missing: of the only one the
     best that it logged, of several the last. `intervals` is how many values of the primary metric
     it logged before it ended or was stopped, `constraints` has the last values of the sampling's
-    constraints. `reason` says why it was stopped, failed or has no value. One that waits at a rung of ASHA or Hyperband `is_paused`,
-    `promotions` is how often it went on from one. What its job says is filled in by
-    actions.trials: `status` is empty where the job was deleted.
+    constraints. `reason` says why it was stopped, failed or has no value. One that waits at a rung
+    of ASHA or Hyperband `is_paused`, `promotions` is how often it went on from one. What its job
+    says is filled in by actions.trials: `status` is empty where the job was deleted.
     """
 
     number: int

@@ -164,7 +164,9 @@ def _lack(state: SweepState, logged: Sequence[str]) -> str:
     if not absent:
         names = (f"`{objective.primary_metric}`" for objective in state.spec.objectives)
         return f"it logged no number as {' or '.join(names)}"
-    return f"it logged no value of `{absent}`" + (f"; it logged {_listed(logged)}" if logged else "")
+    return f"it logged no value of `{absent}`" + (
+        f"; it logged {_listed(logged)}" if logged else ""
+    )
 
 
 def _listed(names: Sequence[str]) -> str:
