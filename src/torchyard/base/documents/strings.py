@@ -28,8 +28,8 @@ KEYS = frozenset(
     communication_backend instance_type shm_size docker_args locations log_dir nodes
     ssh_public_keys job_tier priority email_on emails client_id object_id msi_resource_id
     path_on_compute additional_includes
-    image conda_file pip_requirements dockerfile_path os_type channels dependencies pip prefix python
-    endpoint_name deployment_name job_name auth_mode model scoring_script data rolling_rate
+    image conda_file pip_requirements dockerfile_path os_type channels dependencies pip prefix
+    python endpoint_name deployment_name job_name auth_mode model scoring_script data rolling_rate
     egress_public_network_access public_network_access kind output_action output_file_name
     logging_level model_mount_path
     stage datastore folder account_name container_name file_share_name filesystem protocol endpoint

@@ -119,7 +119,7 @@ def records(folder: Path) -> list[Record]:
     texts: list[str] = []
     budget = _MAX_RECORDS_BYTES
     for name in names[: -_MAX_RECORDS - 1 : -1]:
-        text = _text(folder / name) if budget > 0 else ""
+        text = text_of(folder / name) if budget > 0 else ""
         texts.append(text)
         budget -= len(text)
     parsed = (_record(text) for text in reversed(texts))
@@ -166,7 +166,7 @@ def leavings(folder: Path) -> list[Leaving]:
     except OSError:
         return []
     for file, at in files:
-        rank, _, parent = _text(file).partition(" ")
+        rank, _, parent = text_of(file).partition(" ")
         numbers = (rank, file.stem, parent)
         if all(_NUMBER.fullmatch(number) for number in numbers):
             pythons.append(Leaving(int(rank), int(file.stem), int(parent), at))
@@ -175,7 +175,7 @@ def leavings(folder: Path) -> list[Leaving]:
 
 def crash_stack(folder: Path, pid: int) -> str:
     """The stack that faulthandler wrote for this process, otherwise for the last crashed one."""
-    stack = _text(folder / f"{pid}.stack")
+    stack = text_of(folder / f"{pid}.stack")
     if _CRASH in stack:
         return stack
     try:
@@ -411,7 +411,8 @@ def _frame(match: re.Match[str], code: str = "") -> Frame:
     return Frame(file, int(match["line"]), function, code[:_LONGEST_CODE])
 
 
-def _text(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """The beginning of a file that a rank left; empty if it can't be read."""
     return _read(file, _MAX_BYTES).decode("utf-8", "replace")
 
 

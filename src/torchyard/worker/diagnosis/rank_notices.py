@@ -21,5 +21,5 @@ def read(folder: Path) -> list[str]:
     Args:
         folder: of the rank's records.
     """
-    text = artifacts.beginning(folder / FILE).decode(errors="replace")
+    text = artifacts.text_of(folder / FILE)
     return [line[:_LONGEST] for line in text.splitlines()[:_MOST] if line.strip()]
