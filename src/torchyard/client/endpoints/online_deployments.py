@@ -209,11 +209,9 @@ class OnlineDeployments:
             thresholds: in place of single defaults, such as `{"psi": 0.2}`.
             max_rows: of each side, 50,000 when None; more are sampled with `seed`.
 
-        Needs `pip install 'torchyard[drift]'`.
-
         Raises:
-            InvalidInput: scipy is not installed, nothing is collected, too few rows, or no column
-                is in both.
+            InvalidInput: nothing is collected, too few rows, or no column is in both; or scipy is
+                not installed: `pip install 'torchyard[drift]'`.
             NotFound: the deployment or the training data does not exist.
 
         Example::
@@ -221,14 +219,8 @@ class OnlineDeployments:
             report = client.online_deployments.drift("digits", "blue", "digits-train:1")
             report.drifted
         """
+        _require_scipy()
         from torchyard.client.data import Data
-
-        if importlib.util.find_spec("scipy") is None:
-            raise InvalidInput(
-                "drift is computed by scipy, which is not installed",
-                "install it here: `pip install 'torchyard[drift]'`",
-                code="extra_missing",
-            )
         from torchyard.client.drift import comparison
         from torchyard.client.drift.columns import thresholds_from
 
@@ -248,6 +240,15 @@ class OnlineDeployments:
     def _at(self, endpoint_name: str, name: str) -> str:
         endpoint, deployment = quote(endpoint_name, safe=""), quote(name, safe="")
         return f"{self._path}/{endpoint}/deployments/{deployment}"
+
+
+def _require_scipy() -> None:
+    if importlib.util.find_spec("scipy") is None:
+        raise InvalidInput(
+            "drift is computed by scipy, which is not installed",
+            "install it here: `pip install 'torchyard[drift]'`",
+            code="extra_missing",
+        )
 
 
 def _deployment(raw: Json) -> OnlineDeployment:

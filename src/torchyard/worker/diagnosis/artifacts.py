@@ -182,7 +182,7 @@ def crash_stack(folder: Path, pid: int) -> str:
         files = sorted(folder.glob("*.stack"), key=lambda file: file.stat().st_mtime)
     except OSError:
         return ""
-    crash_stacks = (text for text in map(_text, files[: -_MAX_STACKS - 1 : -1]) if _CRASH in text)
+    crash_stacks = (text for text in map(text_of, files[: -_MAX_STACKS - 1 : -1]) if _CRASH in text)
     return next(crash_stacks, "")
 
 
