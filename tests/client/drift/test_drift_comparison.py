@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,6 +16,7 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.cli.endpoints import drift_page
 from torchyard.client.drift.columns import Thresholds
 from torchyard.client.drift.comparison import DriftOptions, DriftReport, compare
+from torchyard.client.endpoints.online_deployments import OnlineDeployments
 
 DEPLOYMENT = {
     "name": "blue",
@@ -224,6 +226,17 @@ def test_names_can_not_control_the_terminal(site: Site) -> None:
     site.collect([{"\x1b[2J": "\x1b[31m"}] * 50)
     report = site.compare(site.folder / "t.csv", thresholds=Thresholds())
     assert len(report.drifted) == 1 and "\x1b" not in drift_page.text_of(report)
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    transport: Any = FakeTransport()
+    snapshots: Any = None
+    deployments = OnlineDeployments(transport, "/v1/workspaces/default", snapshots)
+    with pytest.raises(InvalidInput) as raised:
+        deployments.drift("houses", "blue", "train.csv")
+    assert (raised.value.code, raised.value.exit_code) == ("extra_missing", 2)
+    assert "pip install 'torchyard[drift]'" in raised.value.hint
 
 
 def test_thresholds_are_read() -> None:

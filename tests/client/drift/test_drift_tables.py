@@ -11,7 +11,7 @@ import pytest
 
 from torchyard.base.errors import InvalidInput
 from torchyard.client.drift.payloads import rows_of
-from torchyard.client.drift.sampling import Reservoir
+from torchyard.client.drift.sampling import SampledTable
 from torchyard.client.drift.tables import rows_in
 
 ROWS = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
@@ -137,11 +137,11 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 def test_a_sample_is_the_same_for_a_seed_and_even() -> None:
     def sample(seed: int) -> list[int]:
-        reservoir: Reservoir[int] = Reservoir(100, seed)
+        table = SampledTable(100, seed)
         for number in range(10_000):
-            reservoir.add(number)
-        assert reservoir.seen == 10_000 and reservoir.is_sampled
-        return reservoir.rows
+            table.add({"number": number})
+        assert (table.seen, table.used) == (10_000, 100)
+        return table.column("number")
 
     assert sample(1) == sample(1) != sample(2)
     assert 4000 < sum(sample(3)) / 100 < 6000

@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from torchyard.base.errors import InvalidInput, did_you_mean
 from torchyard.client.drift import statistics
+from torchyard.client.drift.statistics import Numbers
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
 DRIFTED, MODERATE, STABLE, UNKNOWN = "drifted", "moderate", "stable", "unknown"
@@ -165,7 +168,7 @@ def _numeric(
     column: str, rows: _Pair, values: _Pair, thresholds: Thresholds, level: float
 ) -> ColumnDrift:
     there, other = (
-        sorted(number for value in each if (number := number_of(value)) is not None)
+        np.sort([number for value in each if (number := number_of(value)) is not None])
         for each in values
     )
     sides = _side(rows[0], len(values[0]), there), _side(rows[1], len(values[1]), other)
@@ -175,12 +178,12 @@ def _numeric(
         is_text = len(values[1]) >= LEAST_ROWS and not_numeric >= thresholds.missing
         more = [Reason("not_numeric", not_numeric, thresholds.missing)] if is_text else []
         return _with_few(column, NUMERIC, sides, thresholds, level, more)
-    bins = statistics.bins_of(there)
-    shares = bins.shares(there), bins.shares(other)
+    edges = statistics.bin_edges(there)
+    shares = statistics.shares(there, edges), statistics.shares(other, edges)
     distance, p_value = statistics.kolmogorov_smirnov(there, other)
     deviation = statistics.standard_deviation(there)
     wasserstein = statistics.wasserstein_distance(there, other)
-    outside = sum(not there[0] <= value <= there[-1] for value in other) / len(other)
+    outside = float(np.mean((other < there[0]) | (other > there[-1])))
     computed = {
         "psi": statistics.population_stability_index(*shares),
         "ks": distance,
@@ -209,8 +212,8 @@ def _categorical(
     common_names = {name for name, _ in (there + other).most_common(_MOST_CATEGORIES)}
     there, other = _folded(there, common_names), _folded(other, common_names)
     names = list({**there, **other})
-    shares = tuple([each[name] / each.total() for name in names] for each in (there, other))
-    statistic, p_value, _ = statistics.chi_squared(there, other)
+    shares = [np.array([each[name] for name in names]) / each.total() for each in (there, other)]
+    statistic, p_value = statistics.chi_squared(there, other)
     computed = {
         "psi": statistics.population_stability_index(*shares),
         "chi_squared": statistic,
@@ -286,13 +289,13 @@ def _with_few(
     return ColumnDrift(column, kind, result, reasons, {}, sides[1], sides[0])
 
 
-def _side(rows: Sequence[Any], values: int, numbers: Sequence[float] = ()) -> Side:
+def _side(rows: Sequence[Any], values: int, numbers: Numbers | None = None) -> Side:
     missing = len(rows) - values
     share = missing / len(rows) if rows else 0.0
-    if not numbers:
+    if numbers is None or not len(numbers):
         return Side(len(rows), missing, share)
     mean = math.fsum(numbers) / len(numbers)
-    return Side(len(rows), missing, share, mean, numbers[0], numbers[-1])
+    return Side(len(rows), missing, share, mean, float(numbers[0]), float(numbers[-1]))
 
 
 def _category(value: Any) -> str:

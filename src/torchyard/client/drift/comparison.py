@@ -1,7 +1,7 @@
 """What a deployment collected, compared with the data its model was trained on.
 
-Owns: which data is compared, the names of columns, the sample of each side, the report.
-Leaves: files to tables.py, one column to columns.py.
+Owns: which data is compared, the columns of both sides, the report.
+Leaves: files to tables.py, samples to sampling.py, one column to columns.py.
 Always: too few rows are an error; a sample in place of all rows is said, with its seed.
 """
 
@@ -25,11 +25,10 @@ from torchyard.client.drift import columns as compared
 from torchyard.client.drift import tables
 from torchyard.client.drift.columns import LEAST_ROWS, ColumnDrift, Thresholds
 from torchyard.client.drift.payloads import Row, rows_of
-from torchyard.client.drift.sampling import Reservoir
+from torchyard.client.drift.sampling import SampledTable
 from torchyard.client.times import Duration, whole_seconds
 
 MAX_ROWS = 50_000
-_MOST_COLUMNS = 2000
 _COLLECTIONS = ("model_inputs", "request")
 _PERIOD = re.compile(r"\d{4}(/\d\d){0,4}")
 _FORMS = ("%Y", "%Y/%m", "%Y/%m/%d", "%Y/%m/%d/%H", "%Y/%m/%d/%H/%M")
@@ -101,36 +100,6 @@ class DriftReport:
         }
 
 
-class _Table:
-    """Rows that are kept as tuples."""
-
-    def __init__(self, max_rows: int, seed: int) -> None:
-        self._indexes: dict[str, int] = {}
-        self._rows: Reservoir[tuple[Any, ...]] = Reservoir(max_rows, seed)
-
-    def add(self, row: Row) -> None:
-        for name in row:
-            if name not in self._indexes and len(self._indexes) < _MOST_COLUMNS:
-                self._indexes[str(name)] = len(self._indexes)
-        self._rows.add(tuple(row.get(name) for name in self._indexes))
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._indexes)
-
-    @property
-    def seen(self) -> int:
-        return self._rows.seen
-
-    @property
-    def used(self) -> int:
-        return len(self._rows.rows)
-
-    def column(self, name: str) -> list[Any]:
-        index = self._indexes[name]
-        return [row[index] if index < len(row) else None for row in self._rows.rows]
-
-
 def compare(
     transport: Transport,
     data: Data,
@@ -154,7 +123,7 @@ def compare(
         )
     collection, asset = _collection(deployment, options.collection)
     with tempfile.TemporaryDirectory(prefix="torchyard-drift-") as scratch:
-        training, collected = (_Table(options.max_rows, options.seed) for _ in range(2))
+        training, collected = (SampledTable(options.max_rows, options.seed) for _ in range(2))
         for row in tables.rows_in(_local(data, reference, Path(scratch) / "reference")):
             training.add(row)
         if training.seen < LEAST_ROWS:
@@ -184,7 +153,7 @@ def compare(
 
 
 def _compared(
-    names: Sequence[str], training: _Table, collected: _Table, options: DriftOptions
+    names: Sequence[str], training: SampledTable, collected: SampledTable, options: DriftOptions
 ) -> list[ColumnDrift]:
     """Each column's comparison, the drifted ones first."""
     results = []
@@ -300,7 +269,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "none"
 
 
-def _sampled(training: _Table, collected: _Table, seed: int) -> Iterator[str]:
+def _sampled(training: SampledTable, collected: SampledTable, seed: int) -> Iterator[str]:
     for kind, table in (("training", training), ("collected", collected)):
         if table.seen > table.used:
             yield (

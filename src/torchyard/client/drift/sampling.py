@@ -1,6 +1,6 @@
-"""A random sample of rows of unknown number.
+"""A random sample of the rows of a table whose number is unknown.
 
-Owns: which rows are kept.
+Owns: which rows are kept, the names of columns.
 Leaves: reading them to tables.py.
 Always: each row has the same chance; the same rows in the same order and the same seed give the
 same sample.
@@ -11,29 +11,44 @@ Source: Vitter, Random sampling with a reservoir, 1985 (algorithm R).
 from __future__ import annotations
 
 import random
-from typing import Generic, TypeVar
+from typing import Any
 
-_Row = TypeVar("_Row")
+from torchyard.client.drift.payloads import Row
+
+_MOST_COLUMNS = 2000
 
 
-class Reservoir(Generic[_Row]):
-    """Keeps at most `most` of the rows that are added; `seen` counts all of them."""
+class SampledTable:
+    """Keeps at most `size` of the rows that are added; `seen` counts all of them."""
 
     def __init__(self, size: int, seed: int) -> None:
         self._size = size
         self._random = random.Random(seed)
-        self.rows: list[_Row] = []
+        self._indexes: dict[str, int] = {}
+        # Tuples: whoever may call an endpoint chooses how many names each row has.
+        self._rows: list[tuple[Any, ...]] = []
         self.seen = 0
 
-    def add(self, row: _Row) -> None:
+    def add(self, row: Row) -> None:
+        for name in row:
+            if name not in self._indexes and len(self._indexes) < _MOST_COLUMNS:
+                self._indexes[str(name)] = len(self._indexes)
+        values = tuple(row.get(name) for name in self._indexes)
         self.seen += 1
-        if len(self.rows) < self._size:
-            self.rows.append(row)
-            return
-        index = self._random.randrange(self.seen)
-        if index < self._size:
-            self.rows[index] = row
+        if len(self._rows) < self._size:
+            self._rows.append(values)
+        elif (index := self._random.randrange(self.seen)) < self._size:
+            self._rows[index] = values
 
     @property
-    def is_sampled(self) -> bool:
-        return self.seen > len(self.rows)
+    def names(self) -> list[str]:
+        return list(self._indexes)
+
+    @property
+    def used(self) -> int:
+        return len(self._rows)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of the rows that were kept, None where a row has none."""
+        index = self._indexes[name]
+        return [row[index] if index < len(row) else None for row in self._rows]

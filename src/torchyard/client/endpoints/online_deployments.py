@@ -7,6 +7,7 @@ Always: waiting ends with a state that stays, or with an error.
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchyard.base.errors import NotFound, Timeout, TorchyardError
+from torchyard.base.errors import InvalidInput, NotFound, Timeout, TorchyardError
 from torchyard.base.http import Transport
 from torchyard.client.resources import Json, Listing, Resource
 
@@ -209,7 +210,8 @@ class OnlineDeployments:
             max_rows: of each side, 50,000 when None; more are sampled with `seed`.
 
         Raises:
-            InvalidInput: nothing is collected, too few rows, or no column is in both.
+            InvalidInput: nothing is collected, too few rows, or no column is in both; or scipy is
+                not installed: `pip install 'torchyard[drift]'`.
             NotFound: the deployment or the training data does not exist.
 
         Example::
@@ -217,6 +219,7 @@ class OnlineDeployments:
             report = client.online_deployments.drift("digits", "blue", "digits-train:1")
             report.drifted
         """
+        _require_scipy()
         from torchyard.client.data import Data
         from torchyard.client.drift import comparison
         from torchyard.client.drift.columns import thresholds_from
@@ -237,6 +240,15 @@ class OnlineDeployments:
     def _at(self, endpoint_name: str, name: str) -> str:
         endpoint, deployment = quote(endpoint_name, safe=""), quote(name, safe="")
         return f"{self._path}/{endpoint}/deployments/{deployment}"
+
+
+def _require_scipy() -> None:
+    if importlib.util.find_spec("scipy") is None:
+        raise InvalidInput(
+            "drift is computed by scipy, which is not installed",
+            "install it here: `pip install 'torchyard[drift]'`",
+            code="extra_missing",
+        )
 
 
 def _deployment(raw: Json) -> OnlineDeployment:
