@@ -122,7 +122,7 @@ OPENED: dict[str, dict[str, int]] = {
         "environments/packages/layers.py": 7,
         "environments/packages/python_choice.py": 1,
         "environments/packages/pythons.py": 1,
-        "executors/bootstrap_program.py": 5,
+        "executors/bootstrap_program.py": 3,
         "executors/bundle.py": 7,
         "executors/device_locks.py": 1,
         "jobs/admission/machine.py": 1,
