@@ -57,9 +57,10 @@ while True:
 
 
 class Program(Azure):
-    """A client and the program that it starts; `url` is the server's, as both reach it."""
+    """A client and the programs that it starts, by run; `url` is the server's for both."""
 
     url: str
+    folders: dict[str, Path]
 
     def answer(self, method: str, path: str, body: Any = None, **query: str) -> Any:
         return self.site.ask(self.user, method, path, body, params=query)
@@ -90,6 +91,7 @@ class Program(Azure):
     def started(self, folder: Path, text: str, **configuration: Any) -> str:
         """As azureml-core starts it: in a copy of the script's folder."""
         run = submitted(self, folder, **configuration)
+        self.folders[run] = folder
         (folder / "train.py").write_text(text)
         kept = {name: text for name, text in os.environ.items() if "IDENTITY" not in name}
         secrets = {"MSI_ENDPOINT": f"{self.url}/msi/token", "MSI_SECRET": self.site.tokens["dan"]}
@@ -171,7 +173,11 @@ def azure(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -
         threading.Thread(target=bridge.serve_forever, args=(0.02,), daemon=True).start()
         azure = Program(site, "dan")
         azure.url = f"http://127.0.0.1:{bridge.server_address[1]}"
+        azure.folders = {}
         yield azure
+        for run, folder in azure.folders.items():
+            (folder / "azureml-setup" / "killfile").touch()
+            wait_for(lambda: azure.job(run).status.ended)  # noqa: B023
         bridge.shutdown()
         bridge.server_close()
 
