@@ -8,7 +8,6 @@ report otherwise.
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import datetime, timezone
 
@@ -39,7 +38,7 @@ _COMPLETING_S = 30.0
 # Slurm counts time limits in minutes, and looks at them every half.
 _LIMIT_PRECISION_S = 65.0
 # As executors/bootstrap_program.py and worker/node/starter.py say it, in one line.
-_NODE_ERROR = re.compile(r"error: (?P<error>node \d+ .+?) hint: (?P<hint>.+?)(?= error: node |$)")
+_ERROR, _HINT = "error: node ", " hint: "
 _CAUSES = {
     "NODE_FAIL": ("node_lost", "a node of Slurm job {id} failed", "see `sinfo -R`"),
     "BOOT_FAIL": ("node_lost", "a node of Slurm job {id} did not start", "see `sinfo -R`"),
@@ -143,8 +142,9 @@ def _said(row: JobRow) -> tuple[str, str]:
     error and hint.
     """
     said = row.comment.partition(" | ")[2].strip()
-    match = _NODE_ERROR.search(said)
-    return (match["error"], match["hint"]) if match else (said, "")
+    first = said.partition(_ERROR)[2].partition(f" {_ERROR}")[0]
+    error, _, hint = first.partition(_HINT)
+    return (f"node {error}", hint) if hint else (said, "")
 
 
 def _timestamp(text: str) -> float:

@@ -30,7 +30,8 @@ _ABORTED = re.compile(
 # With these in its command, a shell may end at a program that fails, before the rest.
 _CONDITIONS = re.compile(r"&&|\|\||\b(?:set|trap|if|while|until|errexit)\b|\bsh +-|\bbash +-")
 # Behind a program: another one that the shell would start when it has ended.
-_NEXT = re.compile(r"[;\n](?!\s*[)}])|\|\||(?<![<>])&(?!>)")
+_NEXT = re.compile(r"[;\n](?![ \t]{0,99}[)}])|\|\||(?<![<>])&(?!>)")
+_WORD = re.compile(r"[^\s;&|()]")
 # As torch.distributed.launch and torchrun name their script, and list the ranks that failed.
 _SCRIPT = re.compile(r"^(\S{1,1000}) FAILED$", re.MULTILINE)
 _CHILD = re.compile(r"exitcode {0,9}: (-?[0-9]{1,9}) \(pid: ([0-9]{1,9})\)")
@@ -74,8 +75,16 @@ def _was_late(exit: RankExit, folder: Path, command: str) -> bool:
 def _is_last(command: str, words: str) -> bool:
     """Whether these stand in the command once, and nothing but their pipe behind them."""
     command = command.rstrip()
-    found = list(re.finditer(rf"(?<![^\s;&|(]){re.escape(words)}(?![^\s;&|)])", command))
-    return len(found) == 1 and not _NEXT.search(command, found[0].end())
+    parts = command.split(words)
+    whole = [
+        index
+        for index in range(1, len(parts))
+        if not _WORD.match(parts[index - 1][-1:]) and not _WORD.match(parts[index][:1])
+    ]
+    if len(whole) != 1:
+        return False
+    first, *lines = words.join(parts[whole[0] :]).split("\n")
+    return not _NEXT.search("\n".join([first, *filter(None, map(str.strip, lines))]))
 
 
 def _children_had(exit: RankExit, folder: Path, command: str) -> bool:
