@@ -225,7 +225,7 @@ def test_a_failing_script_fails_with_its_exit_code(azure: Program, tmp_path: Pat
     job = azure.job(run)
     assert (job.status, job.exit_code) == (Status.FAILED, 3)
     error = azure.history(run, "/details")["error"]["error"]
-    assert error["code"] == "script_failed" and "3" in error["message"]
+    assert error["innerError"]["code"] == "script_failed" and "3" in error["message"]
     assert "*" * len(SECRET) in error["message"] and SECRET not in error["message"]
 
 

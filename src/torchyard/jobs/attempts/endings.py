@@ -72,8 +72,8 @@ def finish(
     if not is_told and root_cause.failed_node(nodes) is not None:
         services.wakeup.set()
         return
-    if went_well and output_assets.are_declared(parsed := parse_job(job)):
-        if not registers:
+    if went_well and (parsed := parse_job(job)).spec.outputs:
+        if not registers and output_assets.are_slow(parsed):
             services.wakeup.set()
             return
         output_assets.settle(services, parsed)
@@ -103,7 +103,7 @@ def _ended_at(nodes: Sequence[AttemptNode], now: datetime) -> datetime:
 def is_long(db: Database, attempt: Attempt) -> bool:
     """Whether outputs may have to be settled before the attempt can end."""
     with db.read() as connection:
-        return output_assets.are_declared(store.command_job_by_id(connection, attempt.job_id))
+        return output_assets.are_slow(store.command_job_by_id(connection, attempt.job_id))
 
 
 def fail(services: Services, attempt: Attempt, error: JobError) -> None:

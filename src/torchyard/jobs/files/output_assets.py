@@ -27,8 +27,9 @@ _log = logging.getLogger(__name__)
 _LOCKS = 16
 
 
-def are_declared(job: CommandJob) -> bool:
-    return bool(job.spec.outputs)
+def are_slow(job: CommandJob) -> bool:
+    """Whether settling them may take long: files are copied, or another machine is asked."""
+    return any(output.name or output.path for output in job.spec.outputs.values())
 
 
 def settle(services: FileServices, job: CommandJob) -> None:
