@@ -40,6 +40,7 @@ _SDK_V1 = (
     "Compute: `AmlCompute.provisioning_configuration`, `ComputeTarget.create`, wait",
     "Jobs: `submit`: a script, integers and `$NAME` in its arguments",
     "Jobs: `submit`: target `local`, `user_managed_dependencies`; `run.log`",
+    "Jobs: `submit`: target `local`, a conda environment; `run.log`",
     "Jobs: `get_metrics`, `register_model` of a run on the target `local`",
     "Environments: `Environment.get` by a published name, `save_to_directory`, `load`",
     "Environments: `clone`, `register`, `Environment.get` of a version",
