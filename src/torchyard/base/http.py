@@ -160,7 +160,9 @@ class Transport:
         """The answer; a server that is busy and did nothing is asked again."""
         if "//" in path or path.endswith("/"):
             # The server would take it for the list that it stands in.
-            raise InvalidInput("the name is empty", "name one thing, or list all of them")
+            raise InvalidInput(
+                "a name, or a part of a path, is empty", "name one thing, or list all of them"
+            )
         rewind = _rewinding(body)
         until = time.monotonic() + _BUSY_PATIENCE_S
         while True:

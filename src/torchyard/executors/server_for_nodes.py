@@ -1,7 +1,7 @@
 """How nodes of other machines reach this server.
 
-Owns: the addresses and the certificate that are told to nodes; refusing a cluster whose nodes they
-can't serve.
+Owns: the addresses and the certificate that nodes get; refusing a cluster whose nodes can't reach
+any of the addresses.
 Leaves: opening the listeners to app/listeners.py, trying the addresses to the nodes.
 Always: the newest addresses; a server that moved is found at them.
 """

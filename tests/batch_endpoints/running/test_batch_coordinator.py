@@ -177,7 +177,7 @@ def test_fewer_rows_than_files_count_as_failed(begin: Begin, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({"error": "run() returned nothing"}, "`f000`: run() returned nothing"),
+        ({"error": "run() returned nothing"}, "`f000` and 99 more: run() returned nothing"),
         ({"rows": [], "count": 0}, "run() returned fewer rows than files"),
     ],
 )

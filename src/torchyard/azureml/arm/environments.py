@@ -251,8 +251,8 @@ def _parsed(text: str) -> Any:
 
 
 def _context(call: Call, path: str) -> str:
-    """A snapshot is a code with the snapshot's id as its name; azure-ai-ml takes what is no URL for
-    a folder beside the job's file.
+    """A snapshot's URL is that of the code with its id as the name. azure-ai-ml would look for any
+    other text as a local folder.
     """
     if not path.startswith(_SNAPSHOT):
         return path

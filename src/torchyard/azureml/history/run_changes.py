@@ -67,7 +67,8 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
     if properties:
         actions.add_properties(services, workspace, name, properties)
         snapshot_id = properties.get("ContentSnapshotId")
-        if snapshot_id and late_code.is_awaited(job):
+        # An owner of the workspace may change a run, and not what runs as another person.
+        if snapshot_id and late_code.is_awaited(job) and job.owner == call.identity.user:
             snapshot = Snapshots(services.blobs, services.datastores).find(workspace, snapshot_id)
             late_code.add(services, job, snapshot.id)
     hidden = request.get("hidden")

@@ -25,7 +25,7 @@ class SampledTable:
         self._size = size
         self._random = random.Random(seed)
         self._indexes: dict[str, int] = {}
-        # Tuples: whoever may call an endpoint chooses how many names each row has.
+        # Tuples are small: callers of the endpoint choose how many columns a row has.
         self._rows: list[tuple[Any, ...]] = []
         self.seen = 0
 

@@ -48,7 +48,7 @@ def finish(
     """End an attempt once all its nodes have. Safe to call at any time, and again.
 
     Args:
-        registers: settle named outputs first, so that their assets exist once the job is
+        registers: register named outputs first, so that the assets exist once the job is
             Completed. That may copy a large model: without this, such an attempt is left to
             the scheduler (output_registration.py), and no request waits for it.
         cause_known: its engine has said why it ended the nodes, if it did; without this, a failed
@@ -73,7 +73,7 @@ def finish(
         services.wakeup.set()
         return
     if went_well and (parsed := parse_job(job)).spec.outputs:
-        if not registers and output_assets.are_slow(parsed):
+        if not registers and output_assets.are_named(parsed):
             services.wakeup.set()
             return
         output_assets.settle(services, parsed)
@@ -101,9 +101,9 @@ def _ended_at(nodes: Sequence[AttemptNode], now: datetime) -> datetime:
 
 
 def is_long(db: Database, attempt: Attempt) -> bool:
-    """Whether outputs may have to be settled before the attempt can end."""
+    """Whether something may have to be registered before the attempt can end."""
     with db.read() as connection:
-        return output_assets.are_slow(store.command_job_by_id(connection, attempt.job_id))
+        return output_assets.are_named(store.command_job_by_id(connection, attempt.job_id))
 
 
 def fail(services: Services, attempt: Attempt, error: JobError) -> None:

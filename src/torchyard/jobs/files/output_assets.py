@@ -27,13 +27,15 @@ _log = logging.getLogger(__name__)
 _LOCKS = 16
 
 
-def are_slow(job: CommandJob) -> bool:
-    """Whether settling them may take long: files are copied, or another machine is asked."""
-    return any(output.name or output.path for output in job.spec.outputs.values())
+def are_named(job: CommandJob) -> bool:
+    """Whether anything of the job is to be registered, which may copy a large model."""
+    return any(output.name for output in job.spec.outputs.values())
 
 
 def settle(services: FileServices, job: CommandJob) -> None:
-    """Give every output with a `name` of a job that is about to be Completed its version."""
+    """Register the outputs that have a `name`, and tell of empty ones; the job is about to be
+    Completed.
+    """
     locations = outputs.destinations_of(job)
     for name, output in job.spec.outputs.items():
         if not outputs.may_have_files(services, job.workspace, locations[name], if_unknown=True):

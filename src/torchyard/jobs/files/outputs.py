@@ -19,6 +19,7 @@ from torchyard.base.files import Readable
 from torchyard.data import actions as data
 from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
+from torchyard.data.folders import FolderFiles
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs.records.types import CommandJob, Job, parse_job
 from torchyard.jobs.services import FileServices
@@ -75,8 +76,8 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
 
 
 def check(services: FileServices, workspace: str, name: str, output: Output) -> str:
-    """Can it be written there, as far as that is known when the job is created? Returns a notice
-    of what lies there already, empty without one.
+    """Check whether it can be written there, as far as that is known when the job is created; a
+    notice about what is there already, or an empty text.
 
     Raises:
         InvalidSpec: its path is none, or has an unknown expression.
@@ -128,15 +129,18 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
 def may_have_files(
     services: FileServices, workspace: str, output_place: OutputPlace, *, if_unknown: bool
 ) -> bool:
-    """
+    """Whether there is a file at all: another machine, which would list all of them, isn't asked.
+
     Args:
-        if_unknown: the answer where the datastore gives none.
+        if_unknown: the answer for another machine, and where the folder can't be read.
     """
     try:
         at = data.locate(services.db, services.datastores, workspace, output_place.uri)
+        if not isinstance(at.files, FolderFiles):
+            return if_unknown
         if output_place.file:
             return at.files.entry(output_place.path) is not None
-        return next(iter(at.files.walk(output_place.path)), None) is not None
+        return next(at.files.walk(output_place.path), None) is not None
     except TorchyardError:
         return if_unknown
 

@@ -187,10 +187,14 @@ class Coordinator:
         return len(self._progress.failed) + self._progress.missing
 
     def _reasons(self) -> str:
-        """Of the first files that failed."""
+        """Each reason once, with the first file that failed for it."""
         text = ""
-        for path, error in self._progress.failed[:_MOST_NAMED]:
-            text += f"; `{printable(path)}`: {error}"
+        files_of: dict[str, list[str]] = {}
+        for path, error in self._progress.failed:
+            files_of.setdefault(error, []).append(f"`{printable(path)}`")
+        for error, files in list(files_of.items())[:_MOST_NAMED]:
+            more = f" and {len(files) - 1} more" if files[1:] else ""
+            text += f"; {files[0]}{more}: {error}"
         if self._progress.missing:
             text += "; run() returned fewer rows than files: it returns one for each file"
         return text
