@@ -169,22 +169,22 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         opened.pop().close()
 
 
-def first_node(tmp_path: Path, count: int) -> tuple[Coordinator, nodes.Server, Any]:
+def first_node(tmp_path: Path, count: int, processes: int = 1) -> tuple[Coordinator, nodes.Server]:
     files = [f"f{number}" for number in range(count)]
     settings: Any = SimpleNamespace(
         records=str(tmp_path), output=str(tmp_path), predictions=str(tmp_path / "p.csv"),
         appends_rows=True, mini_batch_size=1, max_retries=0, error_threshold=-1,
-        splits_failed_batches=True, node_count=2, node=1,
+        splits_failed_batches=True, node_count=2, processes=processes,
     )  # fmt: skip
     progress = Progress(settings, files)
     opened.append(progress)
     coordinator = Coordinator(settings, files, progress)
-    return coordinator, nodes.Server(coordinator, settings), settings
+    return coordinator, nodes.Server(coordinator, settings)
 
 
 def test_another_node_scores_what_the_first_one_gives_out(job: None, tmp_path: Path) -> None:
-    coordinator, server, settings = first_node(tmp_path, 5)
-    nodes.follow(settings, lambda files: {"rows": files, "count": len(files)})
+    coordinator, server = first_node(tmp_path, 5)
+    nodes.follow(lambda files: {"rows": files, "count": len(files)})
     server.close(30)
     assert coordinator.is_over and not coordinator.failure
     lines = (tmp_path / "p.csv").read_text().splitlines()
@@ -192,21 +192,38 @@ def test_another_node_scores_what_the_first_one_gives_out(job: None, tmp_path: P
 
 
 def test_what_a_lost_node_had_is_given_to_another_one(job: None, tmp_path: Path) -> None:
-    coordinator, server, settings = first_node(tmp_path, 3)
+    coordinator, server = first_node(tmp_path, 3)
     link = Link(socket.create_connection(nodes._address()), is_server=False)
     link.prove()
-    link.send({"node": 1})
+    link.send({})
     assert link.receive() == {"files": ["f0"]}
     link.close()
-    nodes.follow(settings, lambda files: {"rows": files, "count": len(files)})
+    nodes.follow(lambda files: {"rows": files, "count": len(files)})
     server.close(30)
     assert sorted((tmp_path / "p.csv").read_text().splitlines()) == ["f0", "f1", "f2"]
     assert coordinator.is_over
 
 
+def test_the_first_node_stays_until_each_scoring_process_knows_the_end(
+    job: None, tmp_path: Path
+) -> None:
+    _, server = first_node(tmp_path, 1, processes=2)
+    second = Link(socket.create_connection(nodes._address()), is_server=False)
+    second.prove()
+    nodes.follow(lambda files: {"rows": files, "count": len(files)})
+    closing = threading.Thread(target=server.close, args=(30,))
+    closing.start()
+    closing.join(1)
+    assert closing.is_alive()
+    second.send({})
+    assert second.receive() == {"end": True}
+    second.close()
+    closing.join()
+
+
 def test_a_failure_of_another_node_fails_the_job(job: None, tmp_path: Path) -> None:
-    coordinator, server, settings = first_node(tmp_path, 3)
-    nodes.follow(settings, lambda files: {"failed": "no model"})
+    coordinator, server = first_node(tmp_path, 3)
+    nodes.follow(lambda files: {"failed": "no model"})
     server.close(30)
     assert coordinator.failure == "no model"
 
@@ -215,7 +232,7 @@ def test_a_failure_of_another_node_fails_the_job(job: None, tmp_path: Path) -> N
     "sent", [b"", b"\n", b"x" * 5000, b"\xff\xfe\n\n\n", b'{"node": 1}\n{"node": 1}\n']
 )
 def test_who_does_not_know_the_token_gets_nothing(job: None, tmp_path: Path, sent: bytes) -> None:
-    coordinator, server, _ = first_node(tmp_path, 3)
+    coordinator, server = first_node(tmp_path, 3)
     with socket.create_connection(nodes._address()) as hostile:
         hostile.sendall(sent)
         hostile.shutdown(socket.SHUT_WR)
@@ -228,7 +245,7 @@ def test_who_does_not_know_the_token_gets_nothing(job: None, tmp_path: Path, sen
 
 
 def test_proofs_of_two_connections_cannot_be_exchanged(job: None, tmp_path: Path) -> None:
-    _, server, _ = first_node(tmp_path, 3)
+    _, server = first_node(tmp_path, 3)
     pair = [socket.create_connection(nodes._address()) for _ in range(2)]
     files = [each.makefile("rb") for each in pair]
     greetings = [file.readline() for file in files]

@@ -101,7 +101,7 @@ def serve(settings: settings_of.Settings, slots: list[ScoringProcess]) -> None:
                 return {"failed": reason_of(error)}
 
         try:
-            nodes.follow(settings, run)
+            nodes.follow(run)
         except LinkLost as error:
             lost.append(str(error))
 

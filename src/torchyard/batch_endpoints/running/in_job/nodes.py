@@ -27,11 +27,13 @@ _CONNECT_S = 300.0
 
 
 class Server:
-    """On the first node. `close` returns once every other node knows the end, within a limit."""
+    """On the first node. `close` returns once every other node's scoring processes, which have a
+    connection each, know the end, within a limit.
+    """
 
     def __init__(self, coordinator: Coordinator, settings: Settings) -> None:
         self._coordinator, self._settings = coordinator, settings
-        self._ended_nodes: set[int] = set()
+        self._told = 0
         self._changed = threading.Condition()
         host, port = _address()
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -44,7 +46,7 @@ class Server:
     def close(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
         with self._changed:
-            while len(self._ended_nodes) < self._settings.node_count - 1:
+            while self._told < (self._settings.node_count - 1) * self._settings.processes:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     break
@@ -76,7 +78,9 @@ class Server:
                     link.send({"files": self._coordinator.paths(batch)})
                 elif self._coordinator.is_over:
                     link.send({"end": True})
-                    self._tell(int(message["node"]))
+                    with self._changed:
+                        self._told += 1
+                        self._changed.notify_all()
                     return
                 else:
                     link.send({"wait": True})
@@ -87,13 +91,8 @@ class Server:
                 self._coordinator.give_back(batch)
             link.close()
 
-    def _tell(self, node: int) -> None:
-        with self._changed:
-            self._ended_nodes.add(node)
-            self._changed.notify_all()
 
-
-def follow(settings: Settings, run: Callable[[list[str]], dict[str, Any]]) -> None:
+def follow(run: Callable[[list[str]], dict[str, Any]]) -> None:
     """Score what the first node gives out, until it says the end.
 
     Args:
@@ -104,11 +103,11 @@ def follow(settings: Settings, run: Callable[[list[str]], dict[str, Any]]) -> No
     """
     link = _connected()
     try:
-        message: dict[str, Any] = {"node": settings.node}
+        message: dict[str, Any] = {}
         while True:
             link.send(message)
             reply = link.receive()
-            message = {"node": settings.node}
+            message = {}
             if reply.get("end"):
                 return
             if "files" in reply:
