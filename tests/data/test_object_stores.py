@@ -151,7 +151,7 @@ def test_bytes_that_changed_on_the_way_are_refused(
     with lake.writing("x.bin") as writing:
         writing.write(b"precious")
     wrong = type(writing.stored)("0" * 64, 8)
-    actions.record_checksum(db, WORKSPACE, "lake", lake, "x.bin", wrong)
+    actions.record_checksum(db, WORKSPACE, "lake", lake, "x.bin", wrong, "job", clock.now())
     fetcher = Fetcher(tmp_path / "home/cache/data", db, stores)
     uri = "azureml://datastores/lake/paths/x.bin"
     with pytest.raises(Unreachable, match="arrived damaged"):

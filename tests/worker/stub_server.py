@@ -33,6 +33,7 @@ class StubServer:
         self.logs: dict[str, bytes] = {}
         self.history: dict[int, list[dict[str, Any]]] = {}
         self.files: dict[str, bytes] = {}
+        self.previous: dict[str, bytes] = {}  # of named outputs, by `output/path`
         self.outputs: dict[str, bytes] = {}
         self.blobs: dict[str, bytes] = {}
         self.inputs: dict[str, dict[str, bytes]] = {}
@@ -154,6 +155,8 @@ class StubServer:
         if first == "inputs":
             return self._input(rest)
         if first == "previous-outputs":
+            if rest:
+                return 200, self.previous[unquote(rest)]
             return 200, {"files": self._previous_outputs()}
         if first in ("files", "outputs"):
             contents = self.files if first == "files" else self.outputs
@@ -166,9 +169,14 @@ class StubServer:
         return 404, {"error": {"code": "not_found", "message": path, "hint": ""}}
 
     def _previous_outputs(self) -> list[dict[str, Any]]:
+        files = {f"/{path.removeprefix('outputs/')}": each for path, each in self.files.items()}
         return [
-            {"output": "", "path": path.removeprefix("outputs/"), "size_bytes": len(content)}
-            for path, content in self.files.items()
+            {
+                "output": key.partition("/")[0],
+                "path": key.partition("/")[2],
+                "size_bytes": len(each),
+            }
+            for key, each in {**files, **self.previous}.items()
         ]
 
     def _input(self, rest: str) -> Any:

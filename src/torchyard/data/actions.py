@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -34,7 +35,7 @@ from torchyard.data.connections import EXTRAS, REFUSED
 from torchyard.data.datastores import Datastores
 from torchyard.data.folders import FolderFiles
 from torchyard.data.remote import RemoteFiles
-from torchyard.data.types import DATA_TYPES, DataAsset, DataFile, Datastore, Files, Pinned
+from torchyard.data.types import DATA_TYPES, Checksum, DataAsset, DataFile, Datastore, Files, Pinned
 from torchyard.data.web import HOSTS, Container, WebFiles, url_of
 
 # A slower datastore is checked again when the job is prepared.
@@ -188,14 +189,14 @@ def files_of(
     single = location.files.entry(location.path) if asset.type == "uri_file" else None
     if single is not None:
         name = location.path.rpartition("/")[2] or location.uri.rpartition("/")[2]
-        sha256 = checksums.get("", ("", ""))[0]
-        return [DataFile(name, single.size_bytes, sha256)]
+        checksum = checksums.get("")
+        return [DataFile(name, single.size_bytes, checksum.sha256 if checksum else "")]
     if isinstance(location.files, FolderFiles):
         entries = location.files.walk(location.path, on_links)
     else:
         entries = location.files.walk(location.path)
     return [
-        DataFile(entry.path, entry.size_bytes, _sha256(checksums, entry.path, entry.mark))
+        DataFile(entry.path, entry.size_bytes, _sha256(checksums.get(entry.path), entry.mark))
         for entry in entries
     ]
 
@@ -206,23 +207,32 @@ def delete_checksums(connection: Connection, workspace: str, name: str, folder: 
     property_store.drop_below(connection, workspace, name, folder)
 
 
-def checksums_of(
-    db: Database, workspace: str, location: DataLocation
-) -> dict[str, tuple[str, str]]:
-    """(sha256, mark) of the files that the server wrote there, by path below the place."""
+def checksums_of(db: Database, workspace: str, location: DataLocation) -> dict[str, Checksum]:
+    """Of the files that the server wrote there, by path below the place."""
     if not location.store:
         return {}
     top = location.path.strip("/")
     with db.read() as connection:
         rows = store.checksums_below(connection, workspace, location.store, top)
     start = len(top) + 1 if top else 0
-    return {path[start:]: (sha256, mark) for path, (sha256, _, mark) in rows.items()}
+    return {path[start:]: checksum for path, checksum in rows.items()}
 
 
 def record_checksum(
-    db: Database, workspace: str, store_name: str, files: Files, path: str, stored: Stored
-) -> None:
-    """Store the sha256 of a file that was just written there."""
+    db: Database,
+    workspace: str,
+    store_name: str,
+    files: Files,
+    path: str,
+    stored: Stored,
+    job: str,
+    now: datetime,
+) -> str:
+    """Store the sha256 of a file that a job has just written there.
+
+    Returns:
+        The job that wrote what was there before, empty for none.
+    """
     entry = files.entry(path)
     row = {
         "workspace": workspace,
@@ -231,14 +241,17 @@ def record_checksum(
         "sha256": stored.sha256,
         "size_bytes": stored.size_bytes,
         "mark": entry.mark if entry else "",
+        "job": job,
+        "written_at": now,
     }
     with db.write() as connection:
+        replaced = store.checksums_below(connection, workspace, store_name, path).get(path)
         store.put_checksums(connection, [row])
+    return replaced.job if replaced else ""
 
 
-def _sha256(checksums: dict[str, tuple[str, str]], path: str, mark: str) -> str:
-    sha256, written_as = checksums.get(path, ("", ""))
-    return sha256 if written_as == mark else ""
+def _sha256(checksum: Checksum | None, mark: str) -> str:
+    return checksum.sha256 if checksum and checksum.mark == mark else ""
 
 
 def _in_store(

@@ -26,7 +26,7 @@ from torchyard.data import actions
 from torchyard.data.actions import DataLocation
 from torchyard.data.datastores import BUILT_IN, Datastores
 from torchyard.data.folders import FolderFiles
-from torchyard.data.types import Entry
+from torchyard.data.types import Checksum, Entry
 from torchyard.shared import access_lists, locks
 
 # Files are fetched in groups; cancellation is checked between two groups.
@@ -263,7 +263,7 @@ class Fetcher:
                     raise FetchCanceled
                 self._fetch_group(location, group)
                 for entry, target in group:
-                    _check(location, entry, target, checksums.get(entry.path, ("", "")))
+                    _check(location, entry, target, checksums.get(entry.path))
             _seal(draft, 0o700 if self._is_separate else 0o755)
         except BaseException as error:
             _remove(draft)
@@ -336,7 +336,7 @@ def _below(folder: str, path: str) -> str:
     return f"{folder.rstrip('/')}/{path}".strip("/") if path else folder
 
 
-def _check(location: DataLocation, entry: Entry, target: Path, checksum: tuple[str, str]) -> None:
+def _check(location: DataLocation, entry: Entry, target: Path, checksum: Checksum | None) -> None:
     """
     Raises:
         Unreachable: the copy is not what the place has.
@@ -347,14 +347,13 @@ def _check(location: DataLocation, entry: Entry, target: Path, checksum: tuple[s
             f"`{location.uri}` sent {size} of {entry.size_bytes} bytes of `{entry.path}`",
             "try again",
         )
-    sha256, written_as = checksum
-    if not sha256 or (entry.mark and entry.mark != written_as):
+    if checksum is None or (entry.mark and entry.mark != checksum.mark):
         return  # its sum is unknown, or somebody has changed the file since
     copied = _sum(target)
-    if copied != sha256:
+    if copied != checksum.sha256:
         raise Unreachable(
             f"`{entry.path or target.name}` of `{location.uri}` arrived damaged: its sha256 is "
-            f"`{copied[:12]}…`, not `{sha256[:12]}…`",
+            f"`{copied[:12]}…`, not `{checksum.sha256[:12]}…`",
             "the datastore may have lost data; write it again",
             code="checksum_mismatch",
         )

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
 from torchyard.base.sealed_columns import SealedJson
-from torchyard.data.types import DataAsset, Datastore, UrlMap
+from torchyard.data.types import Checksum, DataAsset, Datastore, UrlMap
 
 LEFT_OUT = {"torchyard.credentials": "left out of a backup"}
 """In place of the options of a datastore whose credentials a backup left out."""
@@ -92,6 +92,8 @@ checksums = Table(
     Column("sha256", String(64), nullable=False),
     Column("size_bytes", BigInteger().with_variant(Integer, "sqlite"), nullable=False),
     Column("mark", Text, nullable=False),
+    Column("job", String(256), nullable=False, default="", server_default=""),
+    Column("written_at", Instant),
 )
 
 
@@ -160,12 +162,12 @@ def drop_checksums(connection: Connection, workspace: str, datastore: str, folde
 
 def checksums_below(
     connection: Connection, workspace: str, datastore: str, prefix: str
-) -> dict[str, tuple[str, int, str]]:
-    """(sha256, size in bytes, mark) by path, for `prefix` itself and all below it."""
+) -> dict[str, Checksum]:
+    """By path, for `prefix` itself and all below it."""
     clean = prefix.rstrip("/")
     path = checksums.c.path
     conditions = [checksums.c.workspace == workspace, checksums.c.datastore == datastore]
     if clean:
         conditions.append((path == clean) | ((path > f"{clean}/") & (path < f"{clean}0")))
     rows = connection.execute(select(checksums).where(*conditions))
-    return {row.path: (row.sha256, row.size_bytes, row.mark) for row in rows}
+    return {row.path: Checksum(row.sha256, row.mark, row.job, row.written_at) for row in rows}

@@ -75,6 +75,19 @@ class Pinned:
 
 
 @dataclass(frozen=True)
+class Checksum:
+    """A file as the server wrote it: its sha256, and the mark that its datastore gave it.
+
+    `job` is the one that wrote it, empty for none; `written_at` is None where nobody knows it.
+    """
+
+    sha256: str
+    mark: str
+    job: str = ""
+    written_at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class Entry:
     """One file. `mark` changes with its content, as far as its datastore can tell; may be empty.
     `modified_at` is None where it is unknown.

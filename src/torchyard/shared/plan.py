@@ -33,13 +33,15 @@ class OutputPlan:
     """One named output. `kind` is uri_file, uri_folder, mltable or a type of model.
 
     `file` is the file's name for a uri_file, the output's own when empty. A direct output carries
-    the text that the script gets in `value`; nothing of it is delivered.
+    the text that the script gets in `value`; nothing of it is delivered. One that `is_shared` may
+    hold files of other jobs when the first attempt starts.
     """
 
     kind: str = "uri_folder"
     mode: str = "rw_mount"
     file: str = ""
     value: str = ""
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)

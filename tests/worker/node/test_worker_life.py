@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -55,6 +56,20 @@ def test_a_successful_job_delivers_everything(bench: Bench) -> None:
     assert bench.worker_log(plan) == ""
 
 
+def test_a_shared_output_has_what_is_there_and_delivers_what_changed(bench: Bench) -> None:
+    bench.server.previous = {
+        "model/old.pt": b"old\n", "model/deep/ä b.pt": b"1", "model/log.txt": b"one\n",
+    }  # fmt: skip
+    plan = bench.plan(
+        "cd ${{outputs.model}}; cat old.pt 'deep/ä b.pt'; echo two >> log.txt; echo new > new.pt",
+        outputs={"model": OutputPlan(is_shared=True)},
+    )
+    bench.run(plan)
+    assert bench.exit()["exit_code"] == 0
+    assert bench.server.logs["user_logs/std_log.txt"] == b"old\n1"
+    assert bench.server.outputs == {"model/log.txt": b"one\ntwo\n", "model/new.pt": b"new\n"}
+
+
 def test_variables_may_name_inputs_and_outputs(bench: Bench) -> None:
     plan = bench.plan(
         "echo rate $RATE; echo data > $OUT/m.bin",
@@ -95,6 +110,27 @@ def test_a_failed_rank_stops_the_gang_and_orphaned_processes(bench: Bench) -> No
     assert (first["rank"], first["exit_code"], first["signal"]) == (2, 7, None)
     for number in range(301, 306):
         assert not _sleeping(number), number
+
+
+def test_two_ranks_on_one_port_are_told_apart_from_another_program(bench: Bench) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = (
+        "import os, socket, time\n"
+        "while os.environ['RANK'] == '1' and not os.path.exists('bound'): time.sleep(0.05)\n"
+        "server = socket.socket()\n"
+        f"server.bind(('127.0.0.1', {port}))\n"
+        "server.listen()\n"
+        "open('bound', 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+    code = bench.server.put_snapshot({"serve.py": script})
+    plan = bench.plan(f"{sys.executable} serve.py", code=code, processes_per_node=2, grace_s=1.0)
+    bench.run(plan)
+    error = bench.exit()["error"]
+    assert error["code"] == "port_in_use" and error["details"]["rank"] == 1
+    assert error["hint"].startswith(f"rank 0 of this job listens on port {port}: ")
 
 
 def test_a_failure_is_reported_before_the_other_ranks_have_ended(bench: Bench) -> None:

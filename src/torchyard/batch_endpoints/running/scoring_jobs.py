@@ -52,7 +52,7 @@ def document_of(
     document["command"] += f" --input ${{{{inputs.{DATA}}}}}"
     document["code"] = programs.code_of(blobs, spec, str(request.input["type"]))
     document["inputs"] = {**document.get("inputs", {}), DATA: dict(request.input)}
-    document["outputs"] = {OUTPUT: {"type": "uri_folder", **request.output}}
+    document["outputs"] = {OUTPUT: {"type": "uri_folder", **request.output, "mode": "upload"}}
     document["experiment_name"] = request.experiment_name or endpoint
     document["display_name"] = request.display_name or f"{endpoint}/{spec.name}"
     document["description"] = request.description or spec.description

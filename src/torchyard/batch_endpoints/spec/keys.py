@@ -135,7 +135,7 @@ INPUT: tuple[Key, ...] = (
 OUTPUT: tuple[Key, ...] = (
     Key("type", "honoured", "`uri_folder`"),
     Key("path", "honoured", "`azureml://datastores/…`"),
-    Key("mode", "honoured", "`rw_mount` or `upload`"),
+    Key("mode", "honoured", "`rw_mount` or `upload`; either starts with an empty folder"),
     Key("name", "honoured", "registers the predictions as data"),
     Key("version", "honoured", "of what `name` registers"),
 )

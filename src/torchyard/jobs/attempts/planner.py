@@ -42,7 +42,7 @@ from torchyard.jobs.spec import (
     watch_properties,
 )
 from torchyard.jobs.spec import services as job_services
-from torchyard.jobs.spec.inputs import Output
+from torchyard.jobs.spec.inputs import RW_MOUNT, Output
 from torchyard.jobs.spec.services import Service
 from torchyard.shared.plan import LOCAL, InputPlan, LaunchPlan, OutputPlan, ServicePlan
 from torchyard.workspaces import actions as workspaces
@@ -273,7 +273,8 @@ def _outputs(job: CommandJob) -> dict[str, OutputPlan]:
 def _output(output: Output, location: OutputPlace) -> OutputPlan:
     if output.mode == "direct":
         return OutputPlan(output.type, output.mode, value=location.uri)
-    return OutputPlan(output.type, output.mode, file=location.file)
+    is_shared = location.is_shared and output.mode == RW_MOUNT
+    return OutputPlan(output.type, output.mode, file=location.file, is_shared=is_shared)
 
 
 def _framework(distribution: str) -> dict[str, str]:

@@ -83,11 +83,12 @@ def delete(datastores: Datastores, job: Job, path: str) -> None:
 
 
 def list_earlier(services: FileServices, job: Job) -> Iterator[tuple[str, Artifact]]:
-    """What a job that is tried again finds: (named output or empty, file below it)."""
+    """What an attempt finds when it starts: (named output or empty, file below it)."""
     below = f"{artifacts_of(job.name)}/outputs"
     for path, size in services.datastores.list(job.workspace, ARTIFACT_STORE, below):
         yield "", Artifact(path, size)
-    yield from list_outputs(services, job)
+    for output, path, size in outputs.list_at_start(services, job):
+        yield output, Artifact(path, size)
 
 
 def earlier_file(services: FileServices, job: Job, output: str, path: str) -> Readable:
@@ -96,7 +97,7 @@ def earlier_file(services: FileServices, job: Job, output: str, path: str) -> Re
         NotFound: there is none.
     """
     if output:
-        return output_file(services, job, output, path)
+        return outputs.file(services, job, output, path, at_start=True)
     stored = f"{artifacts_of(job.name)}/outputs/{files.safe_relative(path)}"
     return services.datastores.file(job.workspace, ARTIFACT_STORE, stored)
 

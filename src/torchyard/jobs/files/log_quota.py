@@ -60,8 +60,7 @@ def tell(db: Database, clock: Clock, job: Job) -> None:
         if message in notices_of(store.events_after(connection, job.id, 0)):
             return
     with db.write() as connection:
-        if message not in notices_of(store.events_after(connection, job.id, 0)):
-            progress.notice(connection, job, message, clock.now())
+        progress.notice_once(connection, job, message, clock.now())
 
 
 def _said(quota_mb: int) -> str:

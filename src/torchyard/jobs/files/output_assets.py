@@ -15,10 +15,8 @@ from torchyard.data import assets
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 from torchyard.jobs.files import model_sources, outputs
 from torchyard.jobs.files.outputs import OutputPlace
-from torchyard.jobs.records import progress, store
-from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import CommandJob, Job
-from torchyard.jobs.services import FileServices, RecordServices
+from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec.inputs import Output
 from torchyard.models import actions as models
 from torchyard.shared import locks
@@ -40,7 +38,7 @@ def settle(services: FileServices, job: CommandJob) -> None:
     for name, output in job.spec.outputs.items():
         if not outputs.may_have_files(services, job.workspace, locations[name], if_unknown=True):
             text = f"output `{name}` is empty: the command wrote nothing to "
-            _tell(services, job, f"{text}`${{{{outputs.{name}}}}}`")
+            outputs.tell(services, job, f"{text}`${{{{outputs.{name}}}}}`")
         if not output.name:
             continue
         try:
@@ -48,10 +46,12 @@ def settle(services: FileServices, job: CommandJob) -> None:
             with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):
                 _register(services, job, name, output, locations[name])
         except TorchyardError as error:
-            _tell(services, job, f"output `{name}` could not be registered: {error.message}")
+            outputs.tell(services, job, f"output `{name}` could not be registered: {error.message}")
         except Exception:
             _log.exception("output %s of %s could not be registered", name, job.name)
-            _tell(services, job, f"output `{name}` could not be registered; see `yard server logs`")
+            outputs.tell(
+                services, job, f"output `{name}` could not be registered; see `yard server logs`"
+            )
 
 
 def _register(
@@ -90,9 +90,3 @@ def _register_model(
         document,
         job.owner,
     )
-
-
-def _tell(services: RecordServices, job: Job, message: str) -> None:
-    with services.db.write() as connection:
-        if message not in notices_of(store.events_after(connection, job.id, 0)):
-            progress.notice(connection, job, message, services.clock.now())

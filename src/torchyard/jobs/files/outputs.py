@@ -21,20 +21,27 @@ from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
 from torchyard.data.folders import FolderFiles
 from torchyard.data.uris import DatastoreUri
+from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import CommandJob, Job, parse_job
-from torchyard.jobs.services import FileServices
-from torchyard.jobs.spec.inputs import Output
+from torchyard.jobs.services import FileServices, RecordServices
+from torchyard.jobs.spec.inputs import RW_MOUNT, Output
 
+# What a job finds in an output in `rw_mount` is copied to its node.
+_MOST_FILES = 10_000
+_MOST_BYTES = 10 << 30
 _EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
 
 
 @dataclass(frozen=True)
 class OutputPlace:
-    """`path` is a folder, or the file itself when `file` gives its name."""
+    """`path` is a folder, or the file itself when `file` gives its name. Where it `is_shared`, each
+    job that declares this output writes there.
+    """
 
     store: str
     path: str
     file: str = ""
+    is_shared: bool = False
 
     @property
     def uri(self) -> str:
@@ -62,6 +69,7 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
             )
         return values[match.group(1)]
 
+    is_shared = all(match.group(1) != "name" for match in _EXPRESSION.finditer(written))
     text = _EXPRESSION.sub(value, written)
     uri = uris.datastore(text, workspace)
     if uri is None:
@@ -71,8 +79,8 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
             at=["outputs", name, "path"],
         )
     if output.type == "uri_file" and uri.path and not uri.path.endswith("/"):
-        return OutputPlace(uri.store, uri.path, uri.path.rpartition("/")[2])
-    return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"))
+        return OutputPlace(uri.store, uri.path, uri.path.rpartition("/")[2], is_shared)
+    return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"), is_shared=is_shared)
 
 
 def check(services: FileServices, workspace: str, name: str, output: Output) -> str:
@@ -87,12 +95,14 @@ def check(services: FileServices, workspace: str, name: str, output: Output) -> 
     stores = services.datastores
     datastore = datastores.get(services.db, stores, workspace, target.store)
     datastores.open_files(services.db, stores, datastore)
-    is_of_job = not output.path or target != destination_of(workspace, "other", name, output)
-    if is_of_job or not may_have_files(services, workspace, target, if_unknown=False):
+    if output.mode == "direct" or not target.is_shared:
+        return ""
+    if not may_have_files(services, workspace, target, if_unknown=False):
         return ""
     what = "exists" if target.file else "holds files"
+    start = "finds" if output.mode == RW_MOUNT else "starts without"
     return (
-        f"`{target.uri}` {what} already: the job starts without what is there, and what it writes "
+        f"`{target.uri}` {what} already: the job {start} what is there, and what it writes "
         "replaces what has the same name; `${{name}}` in the path gives each job a place of its own"
     )
 
@@ -110,20 +120,100 @@ def destinations_of(job: CommandJob) -> dict[str, OutputPlace]:
 
 
 def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int]]:
-    """(output, path below it, size in bytes) for every file of every named output.
+    """(output, path below it, size in bytes) for every file of every named output, but for what
+    another job has written to the same place since this one started.
 
     Raises:
         Unreachable: a datastore does not answer.
     """
     for output, output_place in destinations(job).items():
         at = _at(services, job, output_place)
-        if output_place.file:
-            entry = at.files.entry(output_place.path)
-            if entry is not None:
-                yield output, output_place.file, entry.size_bytes
+        replaced = _replaced(services, job, output_place, at)
+        for path, size_bytes in _files_at(at, output_place):
+            if _below(output_place, path) not in replaced:
+                yield output, path, size_bytes
+
+
+def list_at_start(services: FileServices, job: Job) -> Iterator[tuple[str, str, int]]:
+    """As `list_files`, of what the job's next attempt finds: what the one before it delivered, and
+    in `rw_mount` what others put there, if that is not too much; else the job is told.
+
+    Raises:
+        Unreachable: a datastore does not answer.
+    """
+    if job.type != "command":
+        return
+    command_job = parse_job(job)
+    for name, output_place in destinations_of(command_job).items():
+        mode = command_job.spec.outputs[name].mode
+        if mode == "direct":
             continue
-        for entry in at.files.walk(output_place.path):
-            yield output, entry.path, entry.size_bytes
+        at = _at(services, job, output_place)
+        listed = _files_at(at, output_place)
+        if output_place.is_shared:
+            is_mounted = mode == RW_MOUNT
+            listed = _of_shared(services, job, name, output_place, at, listed, is_mounted)
+        for path, size_bytes in listed:
+            yield name, path, size_bytes
+
+
+def _of_shared(
+    services: FileServices,
+    job: Job,
+    output: str,
+    output_place: OutputPlace,
+    at: data.DataLocation,
+    listed: Iterator[tuple[str, int]],
+    is_mounted: bool,
+) -> Iterator[tuple[str, int]]:
+    checksums = data.checksums_of(services.db, job.workspace, at)
+    own = {path for path, checksum in checksums.items() if checksum.job == job.name}
+    of_others, size_bytes = [], 0
+    for path, size in listed:
+        if _below(output_place, path) in own:
+            yield path, size
+        elif is_mounted:
+            of_others.append((path, size))
+            size_bytes += size
+            if len(of_others) > _MOST_FILES or size_bytes > _MOST_BYTES:
+                message = (
+                    f"output `{output}` starts without the files of `{output_place.uri}`: they are "
+                    f"more than {_MOST_FILES:,} or {_MOST_BYTES >> 30} GiB; declare those that the "
+                    "job reads as an input"
+                )
+                tell(services, job, message)
+                is_mounted, of_others = False, []
+    yield from of_others
+
+
+def _files_at(at: data.DataLocation, output_place: OutputPlace) -> Iterator[tuple[str, int]]:
+    if output_place.file:
+        entry = at.files.entry(output_place.path)
+        if entry is not None:
+            yield output_place.file, entry.size_bytes
+        return
+    for entry in at.files.walk(output_place.path):
+        yield entry.path, entry.size_bytes
+
+
+def _below(output_place: OutputPlace, path: str) -> str:
+    """The path below the place itself, which may be the file."""
+    return "" if output_place.file else path
+
+
+def _replaced(
+    services: FileServices, job: Job, output_place: OutputPlace, at: data.DataLocation
+) -> dict[str, str]:
+    """The job that has written a file there since this one started, by path below the place."""
+    if not output_place.is_shared:
+        return {}
+    return {
+        path: checksum.job
+        for path, checksum in data.checksums_of(services.db, job.workspace, at).items()
+        if checksum.job not in ("", job.name)
+        and checksum.written_at is not None
+        and (job.started_at is None or checksum.written_at > job.started_at)
+    }
 
 
 def may_have_files(
@@ -145,8 +235,13 @@ def may_have_files(
         return if_unknown
 
 
-def file(services: FileServices, job: Job, output: str, path: str) -> Readable:
+def file(
+    services: FileServices, job: Job, output: str, path: str, *, at_start: bool = False
+) -> Readable:
     """A file of an output, on this machine's disk.
+
+    Args:
+        at_start: as an attempt finds it, see `list_at_start`.
 
     Raises:
         NotFound: there is none.
@@ -154,6 +249,12 @@ def file(services: FileServices, job: Job, output: str, path: str) -> Readable:
     output_place = _destination_by_name(job, output)
     clean = files.safe_relative(path)
     at = _at(services, job, output_place)
+    by = _replaced(services, job, output_place, at).get(_below(output_place, clean))
+    if by is not None and not at_start:
+        raise NotFound(
+            f"file `{path}` of output `{output}` was replaced by job `{by}`",
+            "`${{name}}` in the output's path gives each job a place of its own",
+        )
     try:
         if output_place.file:
             if clean != output_place.file:
@@ -181,9 +282,32 @@ def writing(services: FileServices, job: Job, output: str, path: str) -> Iterato
     )
     with at.files.writing(target) as opened:
         yield opened
-    data.record_checksum(
-        services.db, job.workspace, output_place.store, at.files, target, opened.stored
+    replaced = data.record_checksum(
+        services.db,
+        job.workspace,
+        output_place.store,
+        at.files,
+        target,
+        opened.stored,
+        job.name,
+        services.clock.now(),
     )
+    if replaced not in ("", job.name):
+        _tell_replaced(services, job, replaced, output_place)
+
+
+def _tell_replaced(services: FileServices, job: Job, of: str, output_place: OutputPlace) -> None:
+    with services.db.read() as connection:
+        other = store.job_named(connection, job.workspace, of)
+    if other is not None:
+        text = f"job `{job.name}` has replaced files of this job at `{output_place.uri}`"
+        tell(services, other, f"{text}: this job no longer shows them")
+
+
+def tell(services: RecordServices, job: Job, message: str) -> None:
+    """Tell the job that as a notice, once."""
+    with services.db.write() as connection:
+        progress.notice_once(connection, job, message, services.clock.now())
 
 
 def _destination_by_name(job: Job, output: str) -> OutputPlace:

@@ -20,7 +20,14 @@ from torchyard.base import clock
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
 from torchyard.jobs.records import attempt_store, message_store, store
-from torchyard.jobs.records.job_events import Event, EventBody, Notice, StageChanged, StatusChanged
+from torchyard.jobs.records.job_events import (
+    Event,
+    EventBody,
+    Notice,
+    StageChanged,
+    StatusChanged,
+    notices_of,
+)
 from torchyard.jobs.records.row_changes import JobColumns
 from torchyard.jobs.records.types import (
     ENDED,
@@ -169,6 +176,12 @@ def _end_of(stage: StageSpan | None, now: datetime) -> list[StageChanged]:
         return []
     took_s = clock.seconds_since(stage.start, stage.steady, now)
     return [StageChanged(stage.name, "end", stage.waited_for, took_s=round(took_s, 6))]
+
+
+def notice_once(connection: Connection, job: Job, message: str, now: datetime) -> None:
+    """A notice, unless the job has it already."""
+    if message not in notices_of(store.events_after(connection, job.id, 0)):
+        notice(connection, job, message, now)
 
 
 def notice(connection: Connection, job: Job, message: str, now: datetime) -> None:

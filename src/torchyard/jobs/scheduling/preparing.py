@@ -24,7 +24,6 @@ from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
-from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import CommandJob, Job, JobError, Stage, Status, parse_job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import services as job_services
@@ -243,8 +242,7 @@ class Preparer:
             return
         for job in self._preparing(environment):
             with services.db.write() as connection:
-                if taken.notice not in notices_of(store.events_after(connection, job.id, 0)):
-                    progress.notice(connection, job, taken.notice, services.clock.now())
+                progress.notice_once(connection, job, taken.notice, services.clock.now())
             services.signals.notify(job_key(job))
 
     def _preparing(self, environment: EnvironmentSpec) -> list[Job]:

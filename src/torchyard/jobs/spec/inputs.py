@@ -17,6 +17,7 @@ from torchyard.base.fields import literal, text
 from torchyard.jobs.spec.values import At, known_keys, mapping, served
 
 LITERAL = "literal"
+RW_MOUNT = "rw_mount"
 _LITERAL_TYPES = ("string", "integer", "number", "boolean")
 _EXAMPLES = {
     "integer": "write a whole number such as `3`, or `type: number`",
@@ -43,7 +44,7 @@ class Output:
     """`path` is empty for the default place; `name` is the asset that it becomes, if any."""
 
     type: str = "uri_folder"
-    mode: str = "rw_mount"
+    mode: str = RW_MOUNT
     path: str = ""
     name: str = ""
     version: str = ""
@@ -171,7 +172,7 @@ def _output(value: Any, at: At) -> Output:
         )
     return Output(
         served(body, "type", at, "outputs.*.type", "uri_folder"),
-        served(body, "mode", at, "outputs.*.mode", "rw_mount"),
+        served(body, "mode", at, "outputs.*.mode", RW_MOUNT),
         text(body, "path", at).strip(),
         name,
         "" if version is None else str(version),

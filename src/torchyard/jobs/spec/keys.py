@@ -170,8 +170,8 @@ TABLE: tuple[Key, ...] = (
         "torchyard's own: one ONNX file, which `name` registers as a `custom_model`",
         "onnx_model",
     ),
-    Key("outputs.*.mode", _H, "the default", "rw_mount"),
-    Key("outputs.*.mode", _H, "", "upload"),
+    Key("outputs.*.mode", _H, "the default; shows what is at `path` already", "rw_mount"),
+    Key("outputs.*.mode", _H, "the folder is empty when the job starts", "upload"),
     Key("outputs.*.mode", _H, "the command gets the URI", "direct"),
     Key("outputs.*.mode", _H, "as `rw_mount`", "mount"),
     Key(

@@ -51,6 +51,11 @@ class NodeFolders:
         return self.node / "outputs-named"
 
     @property
+    def fetched_outputs(self) -> Path:
+        """The file marks of outputs that were there before the ranks started, by path."""
+        return self.node / "fetched-outputs.json"
+
+    @property
     def environment(self) -> Path:
         return self.node / "env"
 
@@ -95,6 +100,12 @@ class Layout:
     mounts: tuple[Mount, ...] = ()
     notices: tuple[str, ...] = ()
     environment_variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def file_mark(file: Path) -> list[int]:
+    """What changes when somebody writes to a file: nanoseconds and bytes."""
+    status = file.stat()
+    return [status.st_mtime_ns, status.st_size]
 
 
 def make_folders(folders: NodeFolders) -> None:

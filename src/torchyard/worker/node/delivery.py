@@ -8,6 +8,7 @@ stop it gives up after a limit and reports that.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from torchyard.shared import disk
 from torchyard.shared.connection import Connection
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
-from torchyard.worker.files.node_folders import NodeFolders
+from torchyard.worker.files.node_folders import NodeFolders, file_mark
 from torchyard.worker.files.steps import Step
 from torchyard.worker.files.uploads import OnMissing, upload_folder
 from torchyard.worker.server.control import Control
@@ -62,9 +63,17 @@ def deliver(
     # Logs and metrics are shipped while the outputs are uploaded.
     finishing = [_finish(shipper, control) for shipper in shippers]
     failure: Failure | None = None
+    is_unchanged = _unchanged(folders)
     for folder, target in delivered_folders(plan, folders):
         try:
-            upload_folder(link, folder, target, give_up, is_sent, on_missing)
+            upload_folder(
+                link,
+                folder,
+                target,
+                give_up,
+                lambda file: is_sent(file) or is_unchanged(file),
+                on_missing,
+            )
         except Failure as refusal:
             failure = failure or refusal
         except OSError as error:
@@ -81,6 +90,20 @@ def deliver(
         except Failure as refusal:
             failure = failure or refusal
     return failure
+
+
+def _unchanged(folders: NodeFolders) -> Callable[[Path], bool]:
+    """Whether a file is as it was fetched: the server has it, or a newer one of another node."""
+    try:
+        fetched: dict[str, list[int]] = json.loads(folders.fetched_outputs.read_text())
+    except FileNotFoundError:
+        return lambda _: False
+
+    def is_unchanged(file: Path) -> bool:
+        mark = fetched.get(str(file))
+        return mark is not None and file.exists() and mark == file_mark(file)
+
+    return is_unchanged
 
 
 def _finish(shipper: Shipper, control: Control) -> Step[bool]:

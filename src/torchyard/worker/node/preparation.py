@@ -143,7 +143,7 @@ def _lay_out(
     control: Control,
 ) -> Layout:
     layout = lay_out(plan, folders, blobs, fetch_input)
-    if plan.attempt > 1:
+    if plan.attempt > 1 or any(output.is_shared for output in plan.outputs.values()):
         from torchyard.worker.files import previous_outputs  # Most attempts are the first one.
 
         previous_outputs.fetch_previous_outputs(link, folders, lambda: control.stopped)
