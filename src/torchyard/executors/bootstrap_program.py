@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # As in worker/node/starter.py, for nodes that have the worker.
 _TRY_FOR_S = 60.0
+# A machine that refuses the connection is reached: its server restarts.
+_RESTART_S = 600.0
 _PAUSE_S = 1.0
 # An address that does not answer keeps nobody from trying the next.
 _CONNECT_S = 5.0
@@ -183,9 +185,10 @@ def _sha256(path: str) -> str:
 def _fetch(start: dict[str, Any], path: str, file: IO[bytes]) -> None:
     import http.client
 
-    deadline = time.monotonic() + _TRY_FOR_S
+    began = time.monotonic()
     while True:
         failures = []
+        limit_s = _TRY_FOR_S
         for url in start["server_urls"]:
             file.seek(0)
             file.truncate()
@@ -197,7 +200,9 @@ def _fetch(start: dict[str, Any], path: str, file: IO[bytes]) -> None:
                 if getattr(error, "errno", None) in (28, 122):  # ENOSPC, EDQUOT
                     raise
                 failures.append(f"{url}: {error}")
-        if time.monotonic() > deadline:
+                if isinstance(error, ConnectionRefusedError):
+                    limit_s = _RESTART_S
+        if time.monotonic() > began + limit_s:
             raise _unreachable(start, failures)
         time.sleep(_PAUSE_S)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from torchyard.shared.connection import Unreachable
 from torchyard.shared.node_start import NodeStart
 from torchyard.shared.plan import DevicePlan
 from torchyard.worker.node import starter
@@ -70,6 +71,7 @@ def test_a_node_that_can_not_reach_the_server_names_it_and_says_what_to_open(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(starter, "_REACH_S", 0.0)
+    monkeypatch.setattr(starter, "_RESTART_S", 0.0)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -78,3 +80,20 @@ def test_a_node_that_can_not_reach_the_server_names_it_and_says_what_to_open(
             starter._Starter(_arguments(start=start), {})._plan()
     assert f"{url}: [Errno 111]" in caught.value.message
     assert "open this TCP port" in caught.value.hint and f"curl -k {url}/livez" in caught.value.hint
+
+
+def test_a_node_waits_longer_for_a_server_whose_machine_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(starter, "_REACH_S", 0.0)
+    start = NodeStart("a1", ["http://127.0.0.1:1"], "token", "0" * 64, folder=str(tmp_path))
+    made = starter._Starter(_arguments(start=start), {})
+    errors: list[Exception] = [ConnectionRefusedError(), ConnectionRefusedError(), TimeoutError()]
+
+    def call(method: str, path: str) -> None:
+        raise Unreachable("no answer", False) from errors.pop(0)
+
+    monkeypatch.setattr(made._link, "call", call)
+    with pytest.raises(starter._Unusable, match="can't reach the server"):
+        made._plan()
+    assert not errors

@@ -46,6 +46,7 @@ _DELIVERY_S = 60.0
 _TELL_S = 20.0
 # As in executors/bootstrap_program.py.
 _REACH_S = 60.0
+_RESTART_S = 600.0
 _LOG_LENGTH = 10_000
 _CODE = "node_unusable"
 _EXIT_CODE = 125
@@ -190,13 +191,14 @@ class _Starter:
             return False  # it ended between opening and locking
 
     def _plan(self) -> LaunchPlan:
-        is_late = after(_REACH_S)
+        is_late, is_too_late = after(_REACH_S), after(_RESTART_S)
 
         def ask() -> dict[str, Any]:
             try:
                 return self._link.call("GET", "/plan")
             except Unreachable as error:
-                if is_late():
+                restarts = isinstance(error.__cause__, ConnectionRefusedError)
+                if is_too_late() if restarts else is_late():
                     raise self._unreachable(error) from error
                 raise
 
