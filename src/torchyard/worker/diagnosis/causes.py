@@ -72,6 +72,10 @@ OWN_PATH = (
 OWN_MEMORY_LIMIT = (
     "the command limits the memory of its programs by `ulimit`: raise that limit or leave it out"
 )
+RANKS_ON_ONE_PORT = (
+    "rank {} of this job listens on port {}: let one rank of a node bind it, add the rank to the "
+    "port's number, or bind port 0 to get a free one"
+)
 _MEMORY_LIMIT = re.compile(r"\bulimit\s+(?:-[A-Za-z]+\s+)*-[A-Za-z]*[vdm]")
 
 

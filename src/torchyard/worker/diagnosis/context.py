@@ -8,7 +8,8 @@ Leaves: reading them to artifacts.py.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.worker.system.memory_kills import MemoryKills
@@ -19,7 +20,7 @@ class DiagnosisContext:
     """`errors` holds one folder per rank; `has_peers` says whether the job has other ranks.
 
     `search_path` is the ranks' PATH; `own_path` is the job's own variable PATH, empty where it
-    sets none.
+    sets none. `listeners` are the ranks that listened when the first one failed, by port.
     """
 
     node: int
@@ -30,6 +31,7 @@ class DiagnosisContext:
     search_path: str = ""
     command: str = ""
     own_path: str = ""
+    listeners: Mapping[int, int] = field(default_factory=dict)
 
     def records_folder(self, rank: int) -> Path:
         return self.errors / f"rank-{rank}"

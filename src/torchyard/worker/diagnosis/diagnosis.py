@@ -50,6 +50,7 @@ _SPAWNED = re.compile(
     r"\.Process(?:Raised|Exited)Exception:\s{1,9}(?:-- Process|process) (\d{1,9}) terminated"
 )
 _LONGEST_RANK = 10
+_PORT = re.compile(r"(?<![\w.])\d{1,5}(?![\w.])")
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -217,6 +218,10 @@ def _with_own_settings(finding: _Finding, exit: RankExit, context: DiagnosisCont
     is_killed = exit.signal == _KILL or exit.exit_code == _SHELL_SIGNAL + _KILL
     if finding.code == "out_of_memory" and not is_killed and causes.limits_memory(context.command):
         return _replaced(finding, hint=causes.OWN_MEMORY_LIMIT)
+    if finding.code == "port_in_use":
+        for number in _PORT.findall(f"{finding.error}\n{finding.text}"):
+            if (rank := context.listeners.get(int(number))) is not None:
+                return _replaced(finding, hint=causes.RANKS_ON_ONE_PORT.format(rank, number))
     return finding
 
 

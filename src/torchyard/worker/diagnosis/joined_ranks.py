@@ -1,6 +1,6 @@
-"""Find out which ranks have joined the process group's rendezvous.
+"""Find out which ranks have joined the process group's rendezvous, and which listen on a port.
 
-Owns: reading connections to the master's port from the kernel's tables.
+Owns: reading connections and listening sockets from the kernel's tables.
 Leaves: how long to wait to watches.py.
 Always: nothing is sent to the master; a rank that has joined once stays joined.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.system import processes
@@ -41,13 +41,44 @@ class JoinedRanks:
         return bool(self.joined) or _accepts_connections(self._address, self._port)
 
 
+def listeners(rank_numbers: Mapping[int, int]) -> dict[int, int]:
+    """The rank that listens, by port.
+
+    Args:
+        rank_numbers: of the running ranks, by pid.
+    """
+    ports = {
+        inode: int(local.rpartition(":")[2], 16)
+        for local, _, state, inode in _tcp_sockets()
+        if state == _LISTENS
+    }
+    return {
+        ports[inode]: rank
+        for pid, rank in rank_numbers.items()
+        for process in processes.below(pid)
+        for inode in _inodes(process.pid)
+        if inode in ports
+    }
+
+
 def _sockets(port: int) -> set[str]:
-    """The inodes of all sockets that listen on the port or are connected to it.
+    """The inodes of all sockets that listen on the port or are connected to it."""
+    port_suffix = f":{port:04X}"
+    inodes = set()
+    for local, remote, state, inode in _tcp_sockets():
+        is_at_port = local.endswith(port_suffix)
+        if (state == _LISTENS and is_at_port) or (
+            state == _ESTABLISHED and (is_at_port or remote.endswith(port_suffix))
+        ):
+            inodes.add(inode)
+    return inodes - {"0"}
+
+
+def _tcp_sockets() -> Iterator[tuple[str, str, str, str]]:
+    """(local address, remote address, state, inode), as the kernel writes them.
 
     Source: proc_net_tcp in the kernel's documentation.
     """
-    port_suffix = f":{port:04X}"
-    inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as file:
@@ -56,30 +87,27 @@ def _sockets(port: int) -> set[str]:
             continue
         for line in lines:
             fields = line.split()
-            local, remote, state = fields[1], fields[2], fields[3]
-            if state == _LISTENS and local.endswith(port_suffix):
-                inodes.add(fields[9])
-            elif state == _ESTABLISHED and (
-                local.endswith(port_suffix) or remote.endswith(port_suffix)
-            ):
-                inodes.add(fields[9])
-    return inodes - {"0"}
+            yield fields[1], fields[2], fields[3], fields[9]
 
 
 def _has_socket(pid: int, sockets: set[str]) -> bool:
+    return any(inode in sockets for inode in _inodes(pid))
+
+
+def _inodes(pid: int) -> Iterator[str]:
+    """Those of the sockets that a process has open."""
     folder = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder)
     except OSError:
-        return False
+        return
     for name in names:
         try:
             target = os.readlink(f"{folder}/{name}")
         except OSError:
             continue
-        if target.startswith("socket:[") and target[8:-1] in sockets:
-            return True
-    return False
+        if target.startswith("socket:["):
+            yield target[8:-1]
 
 
 def _accepts_connections(address: str, port: int) -> bool:

@@ -92,6 +92,13 @@ def forgive(exit: RankExit, context: DiagnosisContext, command: str) -> RankExit
         return exit
 
 
+def listeners(gang: Gang) -> dict[int, int]:
+    """The running rank that listens, by port."""
+    from torchyard.worker.diagnosis import joined_ranks
+
+    return joined_ranks.listeners(gang.rank_numbers())
+
+
 def late_abort_notice(exit: RankExit) -> str:
     from torchyard.worker.diagnosis import late_aborts
 

@@ -529,6 +529,8 @@ class Node:
         if self._mpi_launch is not None:
             self._mpi_launch.rank_exited(exit)
         failed = exit.exit_code and not exit.stop_requested
+        if failed and not self._context.listeners:
+            self._context = replace(self._context, listeners=outcome.listeners(self._gang))
         consequence = failed and outcome.is_consequence(exit, self._context)
         self._events.post(
             "rank_exited",
