@@ -31,7 +31,6 @@ def test_a_node_that_can_not_reach_the_server_names_each_address_and_says_what_t
     file = tmp_path / "start.json"
     file.write_text(start.to_json())
     monkeypatch.setattr(bootstrap_program, "_TRY_FOR_S", 0.0)
-    monkeypatch.setattr(bootstrap_program, "_RESTART_S", 0.0)
     monkeypatch.setattr("sys.argv", ["bootstrap_program.py", "--node", "1", "--start", str(file)])
     assert bootstrap_program.main() == bootstrap_program.EXIT_CODE
     error, hint = capfd.readouterr().err.splitlines()
@@ -53,5 +52,5 @@ def test_a_server_that_restarts_is_awaited(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(bootstrap_program, "_request", request)
     with open(tmp_path / "worker", "w+b") as file:
-        bootstrap_program._fetch({"server_urls": ["http://127.0.0.1:1"]}, "/worker", file)
+        bootstrap_program._fetch({"server_urls": ["http://192.0.2.1:1"]}, "/worker", file)
     assert (tmp_path / "worker").read_bytes() == b"worker"

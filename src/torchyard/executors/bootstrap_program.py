@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 # As in worker/node/starter.py, for nodes that have the worker.
 _TRY_FOR_S = 60.0
-# A machine that refuses the connection is reached: its server restarts.
+# Another machine that refuses the connection is reached: its server restarts. At these addresses
+# a node asks itself.
 _RESTART_S = 600.0
+_LOOPBACK = ("127.", "localhost", "[::1]")
 _PAUSE_S = 1.0
 # An address that does not answer keeps nobody from trying the next.
 _CONNECT_S = 5.0
@@ -200,7 +202,8 @@ def _fetch(start: dict[str, Any], path: str, file: IO[bytes]) -> None:
                 if getattr(error, "errno", None) in (28, 122):  # ENOSPC, EDQUOT
                     raise
                 failures.append(f"{url}: {error}")
-                if isinstance(error, ConnectionRefusedError):
+                is_here = url.partition("://")[2].startswith(_LOOPBACK)
+                if isinstance(error, ConnectionRefusedError) and not is_here:
                     limit_s = _RESTART_S
         if time.monotonic() > began + limit_s:
             raise _unreachable(start, failures)

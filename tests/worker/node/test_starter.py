@@ -71,7 +71,6 @@ def test_a_node_that_can_not_reach_the_server_names_it_and_says_what_to_open(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(starter, "_REACH_S", 0.0)
-    monkeypatch.setattr(starter, "_RESTART_S", 0.0)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -86,7 +85,7 @@ def test_a_node_waits_longer_for_a_server_whose_machine_answers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(starter, "_REACH_S", 0.0)
-    start = NodeStart("a1", ["http://127.0.0.1:1"], "token", "0" * 64, folder=str(tmp_path))
+    start = NodeStart("a1", ["http://192.0.2.1:1"], "token", "0" * 64, folder=str(tmp_path))
     made = starter._Starter(_arguments(start=start), {})
     errors: list[Exception] = [ConnectionRefusedError(), ConnectionRefusedError(), TimeoutError()]
 

@@ -47,6 +47,7 @@ _TELL_S = 20.0
 # As in executors/bootstrap_program.py.
 _REACH_S = 60.0
 _RESTART_S = 600.0
+_LOOPBACK = ("127.", "localhost", "[::1]")
 _LOG_LENGTH = 10_000
 _CODE = "node_unusable"
 _EXIT_CODE = 125
@@ -192,12 +193,14 @@ class _Starter:
 
     def _plan(self) -> LaunchPlan:
         is_late, is_too_late = after(_REACH_S), after(_RESTART_S)
+        hosts = [url.partition("://")[2] for url in self._arguments.start.server_urls]
+        is_apart = not all(host.startswith(_LOOPBACK) for host in hosts)
 
         def ask() -> dict[str, Any]:
             try:
                 return self._link.call("GET", "/plan")
             except Unreachable as error:
-                restarts = isinstance(error.__cause__, ConnectionRefusedError)
+                restarts = is_apart and isinstance(error.__cause__, ConnectionRefusedError)
                 if is_too_late() if restarts else is_late():
                     raise self._unreachable(error) from error
                 raise
