@@ -34,6 +34,7 @@ from torchyard.jobs.requests import job_queries
 MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
+    "0208_run_seconds.py": "eb943a56ba776f34206c9ca82eb118800cf293a82cdac846f8e5528abd29ab51",
     "0207_metric_owners.py": "e38fe1ef97191b6ade83d3af79648727d79b277c77b3818afe515560f66879a0",
     "0206_workspace_blobs.py": "0555ece00fe1d3da26ac72489db66cf50f5289e0337f979ec1da019c2d573d4e",
     "0205_sealed_secrets.py": "f83235f6a84a3ac5185ffdc58ce0de9a547e79147d904f2cd32c0ddea05bda3b",
