@@ -94,6 +94,17 @@ def test_logs_prints_what_was_written_so_far(server: FakeServer, yard: Yard) -> 
     assert yard("job", "logs", "running").out == b""
 
 
+def test_logs_of_a_job_that_was_preempted_say_which_attempt_they_show(
+    server: FakeServer, yard: Yard
+) -> None:
+    job = FakeJob(job_body("preempted", "Running", attempt=2))
+    job.files = {"user_logs/std_log.txt": b"again\n"}
+    server.state.jobs["preempted"] = job
+    answer = yard("job", "logs", "-n", "preempted")
+    assert answer.out == b"again\n"
+    assert "attempt 2, the last one" in answer.err and "--path attempt-1`" in answer.err
+
+
 def test_logs_that_are_followed_end_with_the_jobs_code(server: FakeServer, yard: Yard) -> None:
     job = FakeJob(job_body("streamed", "Failed", exit_code=3))
     job.may_end.set()

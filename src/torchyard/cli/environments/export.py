@@ -162,14 +162,27 @@ def _export_image(session: Session, reference: str, options: _ImageOptions) -> N
 
 @click.command("install", cls=Verb)
 @click.argument("name", metavar="NAME", shell_complete=names_of("environments"))
-@click.argument("prefix", metavar="PREFIX", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="PREFIX", type=click.Path(path_type=Path), required=False)
+@click.option("--prefix", type=click.Path(path_type=Path), help="The same as the argument PREFIX.")
 @versioned
 @common
-def install(session: Session, name: str, prefix: Path, version: str, label: str) -> None:
+def install(
+    session: Session,
+    name: str,
+    folder: Path | None,
+    prefix: Path | None,
+    version: str,
+    label: str,
+) -> None:
     """Install an environment into the folder PREFIX of this machine, to run without torchyard.
 
     Example: yard environment install acpt-pytorch-2.13-cpu /opt/acpt
     """
+    if folder is not None and prefix is not None:
+        raise click.UsageError(f"two folders are given: `{folder}` and `{prefix}`")
+    prefix = folder or prefix
+    if prefix is None:
+        raise click.UsageError("no folder is given: `yard environment install NAME PREFIX`")
     steps = _Printed()
     try:
         installed = session.client().environments.install(
