@@ -377,6 +377,8 @@ def _columns(raw: Json) -> dict[str, Any]:
     for group in ("params", "inputs"):
         values: Mapping[str, Any] = raw.get(group) or {}
         columns |= {f"{group}.{key}": value for key, value in values.items()}
+    if raw.get("waiting"):
+        columns["waiting"] = raw["waiting"]
     return columns
 
 

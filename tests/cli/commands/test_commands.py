@@ -131,6 +131,13 @@ def test_list_pages_until_it_has_enough(server: FakeServer, yard: Yard, jobs: li
     assert yard("job", "list", "--experiment-name", "other").out == b""
 
 
+def test_a_list_says_what_jobs_wait_for(server: FakeServer, yard: Yard) -> None:
+    reason = "needs 1 node; 0 of 4 nodes of `local` are free; in use by `first` of `ann`"
+    server.state.jobs["second"] = FakeJob(job_body("second", "Queued", waiting=reason))
+    heading, _, row = yard("job", "list").text.splitlines()
+    assert "WAITING FOR" in heading and reason in row
+
+
 @pytest.mark.parametrize("form", [["-n", "job-1"], ["job-1"], ["--name", "job-1"]])
 def test_outputs_of_show(server: FakeServer, yard: Yard, jobs: list[str], form: list[str]) -> None:
     document = json.loads(yard("job", "show", *form, "-o", "json").out)

@@ -27,8 +27,9 @@ from torchyard.cli.parsing.options import (
 )
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.progress import Progress
-from torchyard.client.images.steps import Steps, megabytes
+from torchyard.client.images.steps import Steps
 from torchyard.shared.plurals import plural
+from torchyard.shared.sizes import size_text
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _export_image(session: Session, reference: str, options: _ImageOptions) -> N
         )
     finally:
         steps.close()
-    size = megabytes(exported.size_bytes)
+    size = size_text(exported.size_bytes)
     words = []
     if exported.path is not None:
         words.append(f"Wrote `{exported.path}`: {exported.name}, {size}, {exported.digest}.")
@@ -199,7 +200,7 @@ def install(
         installed.to_json(),
         f"Installed {installed.name}:{installed.version} into `{installed.prefix}`: "
         f"Python {installed.python}, {count} {plural('package', count)}, "
-        f"{megabytes(installed.size_bytes)}.\n"
+        f"{size_text(installed.size_bytes)}.\n"
         f"Run `{installed.prefix}/bin/python`, or `source {installed.prefix}/bin/activate`.",
     )
 
