@@ -335,9 +335,11 @@ class Node:
 
     def _watches(self, prepared: Prepared) -> Watches | None:
         plan = self._plan
-        if max(plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s) <= 0:
+        is_apart = plan.node_count > 1 and not plan.single_host
+        limits = plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s
+        if max(limits) <= 0 and not is_apart:
             return None
-        from torchyard.worker.diagnosis.watches import Watches  # Few jobs enable them.
+        from torchyard.worker.diagnosis.watches import Watches  # Few jobs have some.
 
         return Watches(
             plan,
