@@ -221,7 +221,7 @@ def _add_runner_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs-as-server-user",
         action="store_true",
-        help="without a runner: everybody who may submit a job may read and change all that the "
+        help="without a runner: everyone who may submit a job may read and change all that the "
         "server can; or TORCHYARD_JOBS_AS_SERVER_USER=1",
     )
 

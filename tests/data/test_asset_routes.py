@@ -172,8 +172,10 @@ def test_invalid_data_assets(client: TestClient) -> None:
         ({"name": "x"}, ["path"]),
     ):
         assert _error(client.post(f"{BASE}/data", json=document), 400)["at"] == at, document
-    nothing = {"name": "x", "path": "azureml://datastores/workspaceblobstore/paths/none"}
-    _error(client.post(f"{BASE}/data", json=nothing), 404)
+    nowhere = {"name": "x", "path": "azureml://datastores/nowhere/paths/none"}
+    _error(client.post(f"{BASE}/data", json=nowhere), 404)
+    later = {"name": "x", "path": "azureml://datastores/workspaceblobstore/paths/later"}
+    assert client.post(f"{BASE}/data", json=later).status_code == 201
 
 
 def test_url_maps(client: TestClient) -> None:

@@ -62,6 +62,7 @@ def test_a_shared_server_without_a_runner_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="has no runner") as caught:
         choose(tmp_path)
     assert caught.value.code == "no_runner"
+    assert "If you trust everyone with a token that far, start it with" in caught.value.hint
     assert "--jobs-as-server-user" in caught.value.hint and "runner.md" in caught.value.hint
 
 

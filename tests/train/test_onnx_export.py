@@ -221,3 +221,14 @@ def test_differences_see_what_is_no_number_and_other_shapes() -> None:
     assert shapes[0].maximum == float("inf")
     relative = parity.compare("x", ["y"], [torch.tensor([1000.0])], [torch.tensor([1001.0])])
     assert relative[0].maximum == pytest.approx(1e-3)
+
+
+def test_other_work_on_the_machine_is_no_latency() -> None:
+    now_s, calls_s = 0.0, iter([9.0, 0.2, 0.002, 1.934, 0.2, 0.2])
+
+    def run(_: tensors.Tensors) -> parity.Outputs:
+        nonlocal now_s
+        now_s += next(calls_s)
+        return []
+
+    assert parity.fastest_ms(run, {}, lambda: now_s) == pytest.approx(2.0)

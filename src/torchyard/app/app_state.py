@@ -74,7 +74,7 @@ def fill(
 def _hooks(services: Services) -> Hooks:
     return Hooks(
         find_model=partial(model_sources.find, services),
-        resolve_data=partial(_resolve_data, services),
+        resolve_data=partial(data_sources.asset_uri, services),
         delete_assets=partial(model_uses.delete_assets, services),
         provision_workspace=partial(workspace_lifecycle.provision, services),
         delete_workspace=partial(_delete_workspace, services),
@@ -95,7 +95,3 @@ def fill_monitoring(state: State, parts: Parts, requests: Requests, audit: Audit
     state.requests = requests
     state.probes = Probes(parts.services, parts.scheduler)
     state.server_metrics = ServerMetrics(parts.services, parts.scheduler, state.probes, audit)
-
-
-def _resolve_data(services: FileServices, workspace: str, type: str, path: str) -> str:
-    return data_sources.pin(services, workspace, type, path).path

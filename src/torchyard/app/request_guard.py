@@ -79,7 +79,7 @@ class RequestGuard:
         if size_bytes + len(scope.get("query_string", b"")) > _HEADERS_MOST_BYTES:
             raise _TooLong("the request's headers and query are longer than 64 KiB", "shorten them")
         if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
-            raise InvalidInput("the request's address holds a NUL character", "remove it")
+            raise InvalidInput("the request's address contains a NUL character", "remove it")
         if self._hosts and scope.get("scheme") == "http":
             host = _name_of(heads.header(scope, b"host"))
             if host not in self._hosts:

@@ -99,6 +99,15 @@ def seconds_since(start: datetime, start_steady: str, end: datetime) -> float:
     return max(0.0, (end - start).total_seconds())
 
 
+def earlier(moment: datetime, seconds: float) -> datetime:
+    """The moment so long before it, by both clocks."""
+    before = moment - timedelta(seconds=seconds)
+    if isinstance(moment, Moment) and isinstance(before, Moment) and moment.steady is not None:
+        steady = moment.steady
+        before.steady = SteadyTime(steady.boot, steady.seconds - seconds)
+    return before
+
+
 def to_text(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds, as the HTTP interface writes times."""
     return moment.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")

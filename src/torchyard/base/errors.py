@@ -75,11 +75,32 @@ class TorchyardError(Exception):
         return escaped(self.message)
 
     def add_others(self, others: Sequence[TorchyardError]) -> None:
-        """Keep what else is wrong, for tracebacks, too."""
-        self.others = tuple(others)
-        if others:
-            lines = [line for other in others for line in (f"error: {other}", *_notes(other))]
-            self.__notes__ = [*_notes(self), *lines]
+        """Keep what else is wrong, each once, for tracebacks, too."""
+        said, new = {(self.at, self.message)}, []
+        for each in others:
+            if (each.at, each.message) not in said:
+                said.add((each.at, each.message))
+                new.append(each)
+        self.others = tuple(new)
+        if self.others:
+            lines = [
+                f"{word}: {escaped(text)}"
+                for each, hint in self.all_with_hints()
+                for word, text in (("error", each.message), ("hint", hint))
+                if text
+            ]
+            self.__notes__ = lines[1:]  # the traceback ends with the first message
+
+    def all_with_hints(self) -> list[tuple[TorchyardError, str]]:
+        """The error and its others, each with its hint; one that several share in a row stands
+        with the last of them.
+        """
+        every = [self, *self.others]
+        following = [*(each.hint for each in every[1:]), ""]
+        return [
+            (each, "" if each.hint == next_hint else each.hint)
+            for each, next_hint in zip(every, following, strict=True)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The body of an HTTP error answer; `others` only where there are some."""

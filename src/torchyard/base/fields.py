@@ -37,7 +37,7 @@ def with_path_name(document: dict[str, Any], name: str) -> dict[str, Any]:
     """
     if document.setdefault("name", name) != name:
         raise InvalidSpec(
-            f"the document names `{document['name']}`, the path `{name}`",
+            f"the document's name is `{document['name']}`, but the URL says `{name}`",
             "leave the name out of the document",
             at=["name"],
         )

@@ -83,7 +83,7 @@ class JobSummary(Resource):
         job_tier: `standard`, or `spot` for a job that may be preempted.
         owner: who submitted it.
         attempt: the number of the newest try, from 1; 0 before the first.
-        duration_s: how long it ran, whatever was done to the clock meanwhile; None before its end.
+        duration_s: how long its command ran, as its nodes measured it; None before its end.
         exit_code: negative for a signal; None where no rank has ended.
         error: None unless it failed.
         columns: what `client.jobs.list(columns=…)` asked for and the job has, by name: a metric's
@@ -377,6 +377,8 @@ def _columns(raw: Json) -> dict[str, Any]:
     for group in ("params", "inputs"):
         values: Mapping[str, Any] = raw.get(group) or {}
         columns |= {f"{group}.{key}": value for key, value in values.items()}
+    if raw.get("waiting"):
+        columns["waiting"] = raw["waiting"]
     return columns
 
 

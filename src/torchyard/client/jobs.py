@@ -269,7 +269,7 @@ class Jobs(JobReader):
                 `display_name`, `owner`, `created_at`, `duration_s`; jobs without it come last.
             descending: the largest first.
             columns: `metrics.loss`, `params.x`, `inputs.lr`, or `metrics`, `params`, `inputs` for
-                all of them; each job's `columns` has their values.
+                all of them, or `waiting`, why a job waits; each job's `columns` has their values.
             max_results: None for all.
             archived, only_archived: archived ones too; no others.
 
@@ -547,7 +547,7 @@ def default_experiment(folder: Path) -> str:
 
 def _page_size(columns: Sequence[str]) -> int:
     """Jobs with all of their metrics may be long."""
-    return _PAGE if all("." in column for column in columns) else _LONG_PAGE
+    return _PAGE if all("." in column or column == "waiting" for column in columns) else _LONG_PAGE
 
 
 def _tags(tags: Mapping[str, str | None]) -> Strings:

@@ -38,6 +38,7 @@ _NOT_YET = (
     "data_transfer",
     "flow_parallel",
 )
+_INSTEAD = {"spark": "run the framework from the command of a `type: command` component"}
 _LITERALS = ("number", "integer", "boolean", "string")
 _DATA = (
     "uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model", "triton_model", "path",
@@ -72,7 +73,7 @@ def read(document: Mapping[str, Any]) -> ComponentRequest:
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    kind = _type(document.get("type"))
+    kind = check_type(document.get("type"))
     fields.refuse_unknown(document, (*KEYS, *_DESCRIPTIVE))
     expressions.refuse(document, _RESOLVED)
     name = documents.name_of(document, "a component", "component")
@@ -108,7 +109,11 @@ def read(document: Mapping[str, Any]) -> ComponentRequest:
     )
 
 
-def _type(written: Any) -> str:
+def check_type(written: Any) -> str:
+    """
+    Raises:
+        InvalidSpec: not the type of a component that can be registered.
+    """
     plain = str(written or "command").lower()
     if plain == "command":
         return plain
@@ -116,7 +121,8 @@ def _type(written: Any) -> str:
     if guess in _NOT_YET:
         raise InvalidSpec(
             f"components of type `{written}` are not supported yet",
-            "use `type: command`",
+            _INSTEAD.get(guess, "use `type: command`"),
+            code="not_served",
             at=["type"],
         )
     raise InvalidSpec(f"`{written}` is not a component type", "use `type: command`", at=["type"])

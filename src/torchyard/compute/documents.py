@@ -133,7 +133,7 @@ def _choice(
 def _number(document: Mapping[str, Any], key: str, default: int) -> int:
     value = fields.count(document, key, default=default)
     if key.endswith("_instances") and value > _MOST_NODES:
-        raise InvalidSpec(f"`{key}` is {value}", f"at most {_MOST_NODES:,}", at=[key])
+        raise InvalidSpec(f"`{key}` must be at most {_MOST_NODES:,}, not {value:,}", at=[key])
     if value > 2**31 - 1:
-        raise InvalidSpec(f"`{key}` is {value}", "at most 68 years", at=[key])
+        raise InvalidSpec(f"`{key}` must be at most {2**31 - 1}, not {value}", at=[key])
     return value

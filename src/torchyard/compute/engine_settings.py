@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
-from torchyard.base.fields import described, unknown_key
+from torchyard.base.fields import described, in_seconds, unknown_key
 from torchyard.compute.types import LOCAL
 
 PREFIX = "torchyard."
@@ -89,15 +89,35 @@ def _time(key: str, value: str, at: _Place) -> None:
         )
 
 
-_SPILL_OVER = Setting("text", "other-cluster")
+def _grace(key: str, value: str, at: _Place) -> None:
+    seconds = _seconds(value)
+    if not seconds or float(seconds) > _LONGEST_GRACE_S:
+        raise InvalidSpec(
+            f"`{key}` is `{value}`, not a length of time of at most {_LONGEST_GRACE_S // 60} min",
+            f"for example `{key}: 2 min`",
+            at=at,
+        )
+
+
+def _seconds(written: str) -> str:
+    return written if written.isdecimal() else in_seconds(written)
+
+
+_LONGEST_GRACE_S = 3600
+_GRACE_S = 30.0
+_GRACE = "preemption_grace"
+_EVERYWHERE = {
+    "spill_over": Setting("text", "other-cluster"),
+    _GRACE: Setting("text", "2 min", _grace),
+}
 _ELSEWHERE = {
     "server_urls": Setting("texts", "[https://login-1:8766]", _url),
     "node_folder": Setting("text", "/scratch/torchyard", _folder),
     "python": Setting("text", "/usr/bin/python3"),
-    "spill_over": _SPILL_OVER,
+    **_EVERYWHERE,
 }
 SETTINGS: dict[str, dict[str, Setting]] = {
-    LOCAL: {"spill_over": _SPILL_OVER},
+    LOCAL: _EVERYWHERE,
     RAY: {
         "address": Setting("text", "10.0.0.5:6379", _address),
         "start": Setting("flag", "true"),
@@ -165,6 +185,11 @@ def with_engine(
         return document
     rest = {key: value for key, value in settings.items() if key not in keys}
     return {**document, _MAPPING: {"engine": engine, **rest, **mapping}}
+
+
+def preemption_grace_s(settings: Mapping[str, Any]) -> float:
+    """How long a rank that is preempted has after SIGTERM."""
+    return float(_seconds(settings[_GRACE])) if _GRACE in settings else _GRACE_S
 
 
 def gpus(settings: Mapping[str, Any]) -> int | None:

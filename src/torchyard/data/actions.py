@@ -60,13 +60,21 @@ class DataLocation:
 
 
 def pin(
-    db: Database, stores: Datastores, workspace: str, type: str, path: str, mode: str
+    db: Database,
+    stores: Datastores,
+    workspace: str,
+    type: str,
+    path: str,
+    mode: str,
+    *,
+    may_be_missing: bool = False,
 ) -> Pinned:
     """What to write into the job instead of `path`; checked as far as checks are cheap.
 
     Args:
         type: the input's: uri_file, uri_folder, mltable or a model type.
         path: a datastore URI in either form, a data asset, or a URL.
+        may_be_missing: whether the data may be written to its datastore later.
 
     Raises:
         InvalidInput: the path has no known form, its data another type, or an extra is missing.
@@ -87,7 +95,7 @@ def pin(
         pinned = Pinned(str(uri), pinned.notices)
     location = locate(db, stores, workspace, pinned.path)
     if location.store and mode != "direct":
-        _check_exists(location, type)
+        _check_exists(location, type, may_be_missing)
     return pinned
 
 
@@ -393,7 +401,7 @@ def _check_known(protocol: str, url: str) -> None:
         )
 
 
-def _check_exists(location: DataLocation, type: str) -> None:
+def _check_exists(location: DataLocation, type: str, may_be_missing: bool) -> None:
     """Check that data of the type exists there, unless the place is slow or unreachable.
 
     Raises:
@@ -408,7 +416,8 @@ def _check_exists(location: DataLocation, type: str) -> None:
         except Unreachable:
             pass
         except TorchyardError as error:
-            errors.append(error)
+            if not (may_be_missing and isinstance(error, NotFound)):
+                errors.append(error)
 
     thread = threading.Thread(target=check, daemon=True)
     thread.start()

@@ -28,6 +28,7 @@ from torchyard.data.datastores import BUILT_IN, Datastores
 from torchyard.data.folders import FolderFiles
 from torchyard.data.types import Checksum, Entry
 from torchyard.shared import access_lists, locks
+from torchyard.shared.sizes import size_text
 
 # Files are fetched in groups; cancellation is checked between two groups.
 _GROUP = 200
@@ -369,8 +370,8 @@ def _no_space(location: DataLocation, entries: Sequence[Entry], folder: Path) ->
     needed = sum(entry.size_bytes for entry in entries)
     free = shutil.disk_usage(folder).free
     return TorchyardError(
-        f"no space left on `cache`: `{location.uri}` has {needed >> 20} MB, and {free >> 20} MB "
-        "are free on this machine",
+        f"no space left on `cache`: `{location.uri}` has {size_text(needed)}, and "
+        f"{size_text(free)} are free on this machine",
         "free space with `yard gc`, or use `mode: direct`",
         code=DiskFull.code,
     )

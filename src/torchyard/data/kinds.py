@@ -129,7 +129,7 @@ def _sftp(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
     if document.get("port"):
         if not str(document["port"]).isdigit() or int(document["port"]) not in range(1, 2**16):
             raise InvalidSpec(
-                f"`{document['port']}` is not a valid port", "use 1 to 65535", at=["port"]
+                f"`port` must be between 1 and 65535, not `{document['port']}`", at=["port"]
             )
         options["port"] = int(document["port"])
     for key, option in (("username", "username"), ("private_key_file", "key_filename")):

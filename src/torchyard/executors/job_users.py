@@ -91,8 +91,7 @@ def _no_runner(socket: Path) -> InvalidInput:
     return InvalidInput(
         "other people reach this server, and it has no runner: their jobs would run as the "
         "server's own user and could read its keys, tokens and database, and everybody's files",
-        f"install the runner (docs/guides/runner.md), which listens at `{socket}`; if everybody "
-        f"who may submit a job may also do all that, start the server with `{FLAG}` or "
-        f"`{VARIABLE}=1`",
+        f"install the runner (docs/guides/runner.md), which listens at `{socket}`. If you "
+        f"trust everyone with a token that far, start it with `{FLAG}` or `{VARIABLE}=1`",
         code="no_runner",
     )

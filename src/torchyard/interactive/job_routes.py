@@ -48,7 +48,7 @@ async def open_shell(
 ) -> dict[str, Any]:
     command = command or []
     if sum(map(len, command)) > _LONGEST_COMMAND or any("\0" in word for word in command):
-        raise InvalidInput("the command is too long, or holds a NUL character", "shorten it")
+        raise InvalidInput("the command is too long, or contains a NUL character", "shorten it")
     _, running_node = await run_in_threadpool(
         running_nodes.find, services, job.workspace, job.name, rank, node
     )

@@ -195,6 +195,7 @@ class LaunchPlan:
     blobs: str = ""
     single_host: bool = False
     grace_s: float = 10.0
+    preemption_grace_s: float = 30.0
     join_timeout_s: float = 600.0
     last_stacks_s: float = 3.0
     timeout_s: float = 0.0

@@ -86,7 +86,11 @@ class Batches:
 
     def __len__(self) -> int:
         """How many batches are left."""
-        steps, rest = divmod(max(0, self._count - self._position), self.step_samples)
+        return self.steps_after(self._position)
+
+    def steps_after(self, samples: int) -> int:
+        """How many steps of the epoch are left after so many samples."""
+        steps, rest = divmod(max(0, self._count - samples), self.step_samples)
         return steps + (rest >= _ranks()[1])
 
     def _order(self) -> list[int]:

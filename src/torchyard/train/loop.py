@@ -66,17 +66,22 @@ class Loop:
         self._generators: Any = None
         self._loader: Any = None
         self._loader_state: Any = None
+        # What is due at the last batch of an epoch waits for the epoch's end, which goes on from
+        # there: the script has something to do after its batches.
+        self._has_epochs = self._is_save_due = self._is_stop_due = False
         stopping.listen()
         self._load()
         run.set_step(self.step)
 
     def epochs(self, count: int) -> Iterator[int]:
         """The epochs that are left of `count`; the end of the last one is saved."""
+        self._has_epochs = True
         while self.epoch < count:
             yield self.epoch
             self.epoch += 1
             self._batch = self._samples = 0
             self._epoch_generators = None
+            self._save_what_is_due()
         if self._saved is None or self._saved.step != self.step:
             self.save()
         self.checkpointer.wait()
@@ -102,14 +107,16 @@ class Loop:
                 self._samples = batches.after_step(self._samples)
             self.step += 1
             run.set_step(self.step)
-            self._after_step()
+            self._after_step(self._is_last(loader))
 
     def save(self, *, metric: float | None = None) -> Pending:
         """Save now, beside what `save_every` saves."""
         rank_state = {
             "generators": generators(),
             "epoch_generators": self._epoch_generators,
-            "loader": self._loader.state_dict() if _is_stateful(self._loader) else None,
+            "loader": self._loader.state_dict()
+            if self._batch and _is_stateful(self._loader)
+            else None,
         }
         counters = {"step": self.step, "epoch": self.epoch, "batch": self._batch,
                     "samples": self._samples,
@@ -148,6 +155,10 @@ class Loop:
 
     def _iterator(self, loader: Iterable[Any]) -> Iterator[Any]:
         """At the place where the epoch was left, with the generators as they were then."""
+        if self._generators is not None and not self._batch and not self._samples:
+            # As the epoch begins, before a loader draws its order.
+            set_generators(self._generators)
+            self._generators = None
         if isinstance(getattr(loader, "batch_sampler", None), Batches):
             iterator = iter(loader)
         elif self._loader_state is not None and _is_stateful(loader):
@@ -167,11 +178,27 @@ class Loop:
         self._generators = self._loader_state = None
         return iterator
 
-    def _after_step(self) -> None:
-        is_stop = stopping.should_stop()
-        if is_stop or self.step % self._save_every == 0:
+    def _is_last(self, loader: Iterable[Any]) -> bool:
+        """Whether this was the last batch of the epoch, where that is known."""
+        batches = getattr(loader, "batch_sampler", None)
+        if isinstance(batches, Batches):
+            return batches.steps_after(self._samples) == 0
+        try:
+            return self._batch >= len(loader)  # type: ignore[arg-type]
+        except TypeError:
+            return False
+
+    def _after_step(self, is_last: bool) -> None:
+        self._is_stop_due = stopping.should_stop()
+        self._is_save_due = self._is_stop_due or self.step % self._save_every == 0
+        if not (is_last and self._has_epochs):
+            self._save_what_is_due()
+
+    def _save_what_is_due(self) -> None:
+        if self._is_save_due:
             self.save()
-        if is_stop:
+        self._is_save_due = False
+        if self._is_stop_due:
             self.checkpointer.wait()
             stopping.stop()
 

@@ -105,6 +105,17 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     (_body(command=None), "no `command`"),
     (_body(environment=None), "no `environment`"),
     (_body(type="pipeline", command=None, jobs={}), "`pipeline` are not supported yet"),
+    (
+        _body(
+            type="spark",
+            command=None,
+            entry={"file": "a.py"},
+            conf={},
+            environment=f"azureml:{WORKSPACE}/environments/nothing/versions/9",
+            code=f"azureml:{WORKSPACE}/codes/nothing/versions/1",
+        ),
+        "components of type `spark` are not supported yet",
+    ),
     (_body(type="pipelin"), "not supported yet"),
     (_body(type="strange"), "not a component type"),
     (_body(inputs={"a": {"type": "intger"}}), "did you mean `integer`?"),

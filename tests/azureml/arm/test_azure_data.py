@@ -89,7 +89,7 @@ BAD: tuple[tuple[dict[str, object], int, str], ...] = (
     ({"dataType": "uri_folder"}, 400, "dataUri"),
     (_folder(dataUri=5), 400, "`dataUri` is not a string"),
     (_folder(dataType="uri_foldr"), 400, "did you mean `uri_folder`?"),
-    (_folder(dataUri=FOLDER.replace("cats", "dogs")), 404, "there is nothing at"),
+    (_folder(dataUri=FOLDER.replace("cats", "dogs")), 404, "was deleted"),
     (_folder(dataUri=FOLDER.replace(BLOB_STORE, "nothere")), 404, "nothere"),
     (_folder(dataUri=FOLDER.replace("workspaces/default", "workspaces/x")), 404, "`x`"),
     (_folder(dataUri=f"{LONG}/{BLOB_STORE}/paths/../../x"), 400, "leads out"),
@@ -98,6 +98,12 @@ BAD: tuple[tuple[dict[str, object], int, str], ...] = (
     (_folder(tags=["a"]), 400, "`tags`"),
     (_folder(description={"a": 1}), 400, "`description`"),
 )
+
+
+def test_data_that_is_written_later_is_registered(azure: Azure) -> None:
+    later = f"{LONG}/{BLOB_STORE}/paths/features/v2/"
+    azure.put("data/later/versions/1", _folder(dataUri=later))
+    assert azure.ask("GET", "data/later/versions/1")["properties"]["dataUri"] == later
 
 
 def test_invalid_values_are_named(azure: Azure) -> None:

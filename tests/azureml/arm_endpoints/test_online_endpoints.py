@@ -189,12 +189,7 @@ def test_a_deployment_is_ours_with_all_of_its_settings(azure: Azure) -> None:
 
 def test_collected_data_is_registered_before_there_is_any(azure: Azure) -> None:
     folder = f"azureml://datastores/{BLOB_STORE}/paths/modelDataCollector"
-    for path, status in (
-        ("e/d/model_inputs", 201),
-        ("f/d", 404),
-        ("e/../d", 400),
-        ("g/d/c/f", 404),
-    ):
+    for path, status in (("e/d/model_inputs", 201), ("e/../d", 400)):
         body = {"properties": {"dataType": "uri_folder", "dataUri": f"{folder}/{path}"}}
         answer = azure.answer("PUT", f"data/{path.replace('/', '-')}/versions/1", body)
         assert answer.status_code == status, answer.text

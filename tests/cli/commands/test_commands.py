@@ -94,6 +94,17 @@ def test_logs_prints_what_was_written_so_far(server: FakeServer, yard: Yard) -> 
     assert yard("job", "logs", "running").out == b""
 
 
+def test_logs_of_a_job_that_was_preempted_say_which_attempt_they_show(
+    server: FakeServer, yard: Yard
+) -> None:
+    job = FakeJob(job_body("preempted", "Running", attempt=2))
+    job.files = {"user_logs/std_log.txt": b"again\n"}
+    server.state.jobs["preempted"] = job
+    answer = yard("job", "logs", "-n", "preempted")
+    assert answer.out == b"again\n"
+    assert "attempt 2, the last one" in answer.err and "--path attempt-1`" in answer.err
+
+
 def test_logs_that_are_followed_end_with_the_jobs_code(server: FakeServer, yard: Yard) -> None:
     job = FakeJob(job_body("streamed", "Failed", exit_code=3))
     job.may_end.set()
@@ -118,6 +129,13 @@ def test_list_pages_until_it_has_enough(server: FakeServer, yard: Yard, jobs: li
     ]
     assert lines[2].split()[:3] == ["job-7", "Completed", "digits"]
     assert yard("job", "list", "--experiment-name", "other").out == b""
+
+
+def test_a_list_says_what_jobs_wait_for(server: FakeServer, yard: Yard) -> None:
+    reason = "needs 1 node; 0 of 4 nodes of `local` are free; in use by `first` of `ann`"
+    server.state.jobs["second"] = FakeJob(job_body("second", "Queued", waiting=reason))
+    heading, _, row = yard("job", "list").text.splitlines()
+    assert "WAITING FOR" in heading and reason in row
 
 
 @pytest.mark.parametrize("form", [["-n", "job-1"], ["job-1"], ["--name", "job-1"]])

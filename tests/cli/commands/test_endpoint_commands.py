@@ -289,3 +289,13 @@ def test_a_model_is_deployed_with_a_line_of_curl(server: RealServer, yard: Yard)
     assert made["curl"].startswith("curl ") and f"Bearer {key}" in made["curl"]
     uri = json_of(yard, "online-endpoint", "show", "-n", "my-net")["scoring_uri"]
     assert made["curl"].split()[-1] in (uri, "''")
+
+
+def test_a_model_that_needs_a_script_says_so_with_the_option(
+    server: RealServer, yard: Yard
+) -> None:
+    Path("net.pt").write_text("weights")
+    assert yard("model", "create", "-n", "net", "-p", "net.pt").code == 0
+    answer = yard("model", "deploy", "-n", "net", "--environment", "python", "--no-wait")
+    assert answer.code == 2 and "`--code FOLDER`" in answer.err
+    assert "`yard model export-onnx net --example FILE`" in answer.err

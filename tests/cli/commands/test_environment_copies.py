@@ -87,6 +87,27 @@ def test_wrong_usage_of_shell_is_refused(
     assert answer.code == 2 and message in answer.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((), "no folder is given"), (("a", "--prefix", "b"), "two folders are given: `a` and `b`")],
+)
+def test_installing_names_one_folder(
+    real: RealServer, yard: Yard, arguments: tuple[str, ...], message: str
+) -> None:
+    answer = yard("environment", "install", "sklearn-1.5", *arguments)
+    assert answer.code == 2 and message in answer.err
+
+
+def test_the_folder_to_install_into_is_an_argument_or_an_option(
+    real: RealServer, yard: Yard
+) -> None:
+    Path("full").mkdir()
+    Path("full", "file").write_text("x")
+    for arguments in (("full",), ("--prefix", "full")):
+        answer = yard("environment", "install", "sklearn-1.5", *arguments)
+        assert answer.code == 2 and "is not an empty folder" in answer.err
+
+
 def test_a_shell_in_an_image_is_refused_before_anything_is_built(
     real: RealServer, yard: Yard
 ) -> None:

@@ -414,7 +414,7 @@ def test_the_largest_files_are_named(yard: Yard, folder: Path) -> None:
     (folder / "job.yml").write_text("command: x\ncode: many\n")
     answer = yard("job", "create", "-f", "job.yml")
     assert "2002 files of 2000 allowed; its largest files are\n" in answer.err
-    assert "      4.9 KB  big\n" in answer.err
+    assert "      5.0 kB  big\n" in answer.err
     assert len([line for line in answer.err.splitlines() if line.startswith("  ")]) == 10
 
 

@@ -251,7 +251,7 @@ def test_delete_asks_first_and_says_what_goes(
     runs.client.transport.send("PUT", f"{artifacts}/a.bin", b"x" * 5000, 5000)
     refused = ask("job", "delete", parent)
     assert refused.code == 2 and "confirm with `--yes`" in refused.err
-    assert "5.0 KB of files and 301 metric points" in refused.err and child in refused.err
+    assert "5.0 kB of files and 301 metric points" in refused.err and child in refused.err
     assert {parent, child} <= names_of(runs.client)
     output = json.loads(ask("job", "delete", parent, "--dry-run", "-o", "json").text)
     assert [(row["name"], row["points"]) for row in output] == [(parent, 300), (child, 1)]

@@ -37,8 +37,8 @@ def test_a_bar_says_how_much_how_fast_and_how_long(
     bar.add(10_000_000)
     # Click leaves out the code that erases the line: this is not a terminal.
     first, second = capsys.readouterr().err.split("\r")[1:]
-    assert first == f"Uploading [{'-' * 20}] 1.0 MB of 150.0 MB, 0.1 MB/s, 24:50 left"
-    assert second == f"Uploading [##{'-' * 18}] 20.0 MB of 150.0 MB, 1.0 MB/s, 2:10 left"
+    assert first == f"Uploading [{'-' * 20}] 1.0 MB of 150 MB, 100 kB/s, 24:50 left"
+    assert second == f"Uploading [##{'-' * 18}] 20.0 MB of 150 MB, 1.0 MB/s, 2:10 left"
     bar.close()
     assert capsys.readouterr().err == "\r"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import threading
@@ -10,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
+from jobs import support
+from torchyard.base.clock import FakeClock
+from torchyard.base.db import Database
 from torchyard.endpoints.router.table import Table
 from torchyard.endpoints.running import router_process
+from torchyard.endpoints.running.keeper import Keeper
 from torchyard.endpoints.running.router_process import RouterProcess, ScoringAt
 
 
@@ -61,3 +66,17 @@ def test_a_router_that_worked_is_started_again_at_once(
         assert router.ensure() == "the router does not run"
     finally:
         router.stop()
+
+
+def test_a_server_that_ends_without_an_endpoint_ends_the_router(
+    tmp_path: Path, db: Database, clock: FakeClock
+) -> None:
+    services = support.make_services(tmp_path, db, clock)
+    router = RouterProcess(services.home, ScoringAt())
+    router.write(Table())
+    assert router.ensure() == ""
+    process = router._process
+    assert process is not None and process.poll() is None
+    # The last endpoint was deleted after this server's last look.
+    asyncio.run(Keeper(services, ScoringAt()).stop())
+    assert process.wait() == 0

@@ -214,6 +214,31 @@ def test_what_has_no_effect_is_said() -> None:
     assert "app_insights_enabled" in notice
 
 
+@pytest.mark.parametrize(
+    ("requests", "variables", "said"),
+    [
+        (8, {}, "8 requests at once and has 1 process"),
+        (8, {"WORKER_COUNT": "4"}, "8 requests at once and has 4 processes"),
+        (4, {"WORKER_COUNT": "4"}, None),
+        (4, {"WORKER_COUNT": "many"}, None),
+        (1, {}, None),
+    ],
+)
+def test_more_requests_at_once_than_processes_are_told(
+    requests: int, variables: dict[str, str], said: str | None
+) -> None:
+    notices = deployment_spec.read(
+        {
+            **BLUE,
+            "environment_variables": variables,
+            "request_settings": {"max_concurrent_requests_per_instance": requests},
+        }
+    ).notices
+    assert len(notices) == (said is not None)
+    assert all(said and said in notice for notice in notices)
+    assert all(f"WORKER_COUNT: {requests}" in notice for notice in notices)
+
+
 def test_an_image_that_would_start_its_own_server_is_refused_by_name() -> None:
     environment = {"image": "docker.io/tensorflow/serving:latest", "inference_config": ROUTES}
     error = refused({**BLUE, "environment": environment})

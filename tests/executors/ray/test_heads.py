@@ -47,12 +47,19 @@ def heads_of(tmp_path: Path, environment: RayEnvironment) -> Heads:
     return Heads(tmp_path / "heads", os.environ, lambda: environment, lambda: "127.0.0.1")
 
 
-def starts(tmp_path: Path) -> list[tuple[int, str]]:
-    """The process of each start, and whether it found Ray's note of a cluster."""
+def sessions(tmp_path: Path) -> Path:
     folder = tmp_path / "heads" / KEY
-    socket_path = folder / "s"
-    if not socket_path.exists():
-        socket_path = Path((folder / "sessions").read_text())
+    own = folder / "s"
+    return own if own.exists() else Path((folder / "sessions").read_text())
+
+
+def starts(tmp_path: Path) -> list[tuple[int, str]]:
+    """The process of each start, and whether it found Ray's note of a cluster; none once all that
+    a head leaves was removed with its cluster.
+    """
+    if not (tmp_path / "heads" / KEY).exists():
+        return []
+    socket_path = sessions(tmp_path)
     lines = [line.split() for line in (socket_path / "starts").read_text().splitlines()]
     return [(int(pid), note) for pid, note in lines]
 
@@ -100,9 +107,12 @@ def test_such_a_head_of_a_cluster_that_is_gone_is_ended(
     following.keep(lambda: {KEY})
     ((pid, _),) = starts(tmp_path)
     assert processes.start_time(pid)
+    left = sessions(tmp_path)
     following.keep(lambda: ())
     heads._has_ended(KEY, pid, processes.start_time(pid), 60)
     assert processes.start_time(pid) == 0
+    eventually(lambda: not (tmp_path / "heads" / KEY).exists(), "its folder is removed")
+    assert not left.exists() and not left.parent.exists()
 
 
 def test_a_head_that_starts_again_finds_no_note_of_the_one_before(
@@ -135,6 +145,8 @@ def test_a_head_ends_when_its_cluster_goes_later(
         assert processes.start_time(pid)
         keys.clear()
         eventually(lambda: heads.find(KEY) is None, "the end of the head")
+        eventually(lambda: not (tmp_path / "heads" / KEY).exists(), "its folder is removed")
+        assert processes.start_time(pid) == 0
     finally:
         heads.close()
 

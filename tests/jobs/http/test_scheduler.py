@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -116,7 +117,8 @@ def test_all_nodes_or_none_in_the_order_of_submission(
     # One node is free, but the third job does not overtake the second, which needs it, too.
     assert again(services, third).status is Status.QUEUED
     assert waiting_reasons.describe(services, again(services, second)) == (
-        "needs 4 nodes; 1 of 4 nodes of `local` is free"
+        "needs 4 nodes; 1 of 4 nodes of `local` is free; "
+        f"in use by `{first.name}` of `me` (3 nodes, no time limit)"
     )
     assert waiting_reasons.describe(services, again(services, third)) == (
         "needs 1 node; 1 of 4 nodes of `local` is free; it is 2nd in the queue, behind job "
@@ -129,7 +131,25 @@ def test_all_nodes_or_none_in_the_order_of_submission(
     assert again(services, second).status is Status.STARTING
     assert again(services, third).status is Status.QUEUED
     assert waiting_reasons.describe(services, again(services, third)) == (
-        "needs 1 node; 0 of 4 nodes of `local` are free"
+        "needs 1 node; 0 of 4 nodes of `local` are free; "
+        f"in use by `{second.name}` of `me` (4 nodes, no time limit)"
+    )
+
+
+def test_a_job_that_waits_says_who_has_its_nodes_and_until_when(
+    services: Services, scheduler: Scheduler, clock: FakeClock
+) -> None:
+    for number in range(3):
+        submit(services, name=f"small-{number}", limits={"timeout": 3600})
+    scheduler.run_round()
+    waits = submit(services, resources={"instance_count": 4})
+    scheduler.run_round()
+    reason = waiting_reasons.describe(services, again(services, waits))
+    until = f"{clock.now() + timedelta(seconds=3720):%Y-%m-%d %H:%M} UTC at most"
+    assert reason == (
+        "needs 4 nodes; 1 of 4 nodes of `local` is free; in use by "
+        f"`small-0` of `me` (1 node, until {until}), `small-1` of `me` (1 node, until {until}) "
+        f"and `small-2` of `me` (1 node, until {until})"
     )
 
 

@@ -169,8 +169,11 @@ def test_conditions_leave_out_other_jobs(services: Services, clock: FakeClock) -
         (ListRequest(descending=True), "`descending` needs `sort`"),
         (ListRequest(columns=("loss",)), "has no column `loss`"),
         (ListRequest(columns=("metrics.",)), "has no column"),
-        (ListRequest(columns=("metrics",), limit=101), "`limit` is 101"),
-        (ListRequest(limit=0), "`limit` is 0"),
+        (
+            ListRequest(columns=("metrics",), limit=101),
+            "between 1 and 100, not 101",
+        ),
+        (ListRequest(limit=0), "`limit` must be between 1 and 1000, not 0"),
         (ListRequest(tags=("=x",)), "is not a tag"),
         (ListRequest(created_after="yesterday"), "`created_after` is not a time"),
         (ListRequest(created_after="0001-01-01T00:00:00+14:00"), "is not a time"),

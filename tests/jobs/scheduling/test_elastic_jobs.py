@@ -22,6 +22,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import losses, worker_reports
 from torchyard.jobs.attempts.losses import Try
+from torchyard.jobs.files import artifacts
 from torchyard.jobs.history import rewinds
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.job_events import notices_of
@@ -68,7 +69,14 @@ def runs(services: Services, scheduler: Scheduler, job: Job) -> Attempt:
     for node in range(attempt.node_count):
         Worker(services, attempt, node).tell("ranks_started", ranks=[])
     assert again(services, job).status is Status.RUNNING
+    saves(services, job)
     return attempt
+
+
+def saves(services: Services, job: Job) -> None:
+    """A checkpoint, which the server gets at once."""
+    with artifacts.writing(services.datastores, job, "outputs/checkpoints/1/rank") as file:
+        file.write(b"1")
 
 
 def started(services: Services, scheduler: Scheduler, **document: Any) -> tuple[Job, Attempt]:
@@ -146,7 +154,10 @@ def test_it_waits_until_its_fewest_are_free(
     job = submit(services, **elastic(least=2))
     rounds(scheduler)
     waiting = waiting_reasons.describe(services, again(services, job))
-    assert waiting == "needs 2 nodes; 1 of 4 nodes of `machines` is free"
+    assert waiting == (
+        "needs 2 nodes; 1 of 4 nodes of `machines` is free; "
+        f"in use by `{other.name}` of `me` (3 nodes, no time limit)"
+    )
     for node in range(3):
         Worker(services, attempt_of(services, other), node).tell("ranks_started", ranks=[])
     ends(services, executor, other)
@@ -210,6 +221,25 @@ def test_a_lost_node_is_used_where_the_fewest_are_not_there_without_it(
     job, attempt = started(services, scheduler, **elastic(least=2, maximum=2))
     loses(services, executor, attempt, 0)
     assert runs(services, scheduler, job).node_count == 2
+
+
+def test_a_job_that_has_saved_nothing_is_not_restarted_to_grow(
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+) -> None:
+    other = submit(services, compute="machines", resources={"instance_count": 3})
+    rounds(scheduler)
+    job = submit(services, **elastic())
+    rounds(scheduler)
+    Worker(services, attempt_of(services, job)).tell("ranks_started", ranks=[])
+    for node in range(3):
+        Worker(services, attempt_of(services, other), node).tell("ranks_started", ranks=[])
+    ends(services, executor, other)
+    clock.advance(2 * PAUSE_S)
+    rounds(scheduler)
+    assert attempt_of(services, job).order == ""
+    saves(services, job)
+    rounds(scheduler)
+    assert attempt_of(services, job).order_reason == "resized"
 
 
 def test_free_nodes_are_taken_after_the_pause(
@@ -540,6 +570,7 @@ def test_machines_of_an_engine_are_named(services: Services, clock: FakeClock) -
     lab.rounds()
     lab.worker(job).tell("node_started", hostname="c", pid=1, addresses=[])
     Worker(lab.services, attempt, 0, seq=1).tell("ranks_started", ranks=[])
+    saves(lab.services, job)
     clock.advance(PAUSE_S)
     says(lab, busy)
     lab.rounds()

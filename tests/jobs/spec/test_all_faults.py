@@ -154,3 +154,16 @@ def test_the_others_reach_clients() -> None:
     assert [error.at for error in answer.others] == [("tags",)]
     assert answer.__notes__[1:] == ["error: `tags` must be a mapping of texts, not `3`",
                                     "hint: for example `tags: {team: vision}`"]  # fmt: skip
+
+
+def test_errors_of_one_document_repeat_neither_themselves_nor_their_hints() -> None:
+    first, second, third = (
+        InvalidSpec(f"`{name}` is wrong", hint, at=(name,))
+        for name, hint in (("a", "write b"), ("b", "write b"), ("c", "write d"))
+    )
+    first.add_others([second, second, InvalidSpec("`a` is wrong", "?", at=("a",)), third])
+    assert first.others == (second, third)
+    assert [hint for _, hint in first.all_with_hints()] == ["", "write b", "write d"]
+    assert first.__notes__ == [
+        "error: `b` is wrong", "hint: write b", "error: `c` is wrong", "hint: write d",
+    ]  # fmt: skip

@@ -183,6 +183,24 @@ def test_a_kill_request_allows_no_grace(bench: Bench, asked_before: bool) -> Non
     assert bench.exit()["error"]["code"] == "canceled"
 
 
+@pytest.mark.parametrize(
+    ("reason", "graces"),
+    [
+        ("preempted", {"grace_s": 300.0, "preemption_grace_s": 0.2}),
+        ("resized", {"grace_s": 300.0, "preemption_grace_s": 0.2}),
+        ("cancel", {"grace_s": 0.2, "preemption_grace_s": 300.0}),
+    ],
+)
+def test_ranks_that_go_on_later_have_a_grace_of_their_own(
+    bench: Bench, reason: str, graces: dict[str, float]
+) -> None:
+    handle = bench.launch(bench.plan(f"trap '' TERM; {nap(312)}", **graces))
+    bench.server.wait_for("ranks_started")
+    bench.server.wait_until(lambda: _sleeping(312))
+    bench.server.say_stop(reason)
+    bench.wait(handle)
+
+
 def test_sigterm_to_the_worker_is_a_stop_request(bench: Bench) -> None:
     handle = bench.launch(bench.plan("sleep 309"))
     bench.server.wait_for("ranks_started")

@@ -228,3 +228,36 @@ def test_what_happened_while_the_server_was_away_has_its_time(
     finalizing, exited = (event["at"] for event in server.events[0][-2:])
     assert exited < finalizing
     events.close()
+
+
+def test_a_node_measures_how_long_its_command_ran(server: StubServer, tmp_path: Path) -> None:
+    reports: list[dict[str, Any]] = []
+    real = server.answer
+
+    def answer(method: str, path: str, query: dict[str, str], body: bytes) -> Any:
+        if path.startswith("/report"):
+            reports.append(json.loads(body))
+        return real(method, path, query, body)
+
+    server.answer = answer  # type: ignore[method-assign]
+    events = _events(server, tmp_path, Control())
+    events.post("node_started")
+    assert events.deliver()
+    assert "ran_s" not in reports[-1]
+    events.post("ranks_started", ranks=[])
+    assert events.deliver()
+    server.stop()
+    events.post("node_finalizing")
+    server.wait_until(lambda: events.unreachable_s > 0)
+    server.start()
+    assert events.deliver()
+    events.close()
+    started, finalizing = (event["steady_s"] for event in server.events[0][1:])
+    assert reports[-1]["ran_s"] == round(finalizing - started, 6)
+    assert reports[-1]["steady_s"] > finalizing
+    # One that recovers the node knows it from its spool.
+    recovered = _events(server, tmp_path, Control())
+    recovered.post("node_exited", exit_code=1)
+    assert recovered.deliver()
+    assert reports[-1]["ran_s"] == round(finalizing - started, 6)
+    recovered.close()

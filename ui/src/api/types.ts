@@ -3672,6 +3672,10 @@ export interface components {
             }[];
             /** Node */
             node: number;
+            /** Ran S */
+            ran_s?: number | null;
+            /** Steady S */
+            steady_s?: number | null;
             /**
              * Watched
              * @default false

@@ -19,7 +19,7 @@ from torchyard.azureml.common.calls import Call
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
-from torchyard.components import actions
+from torchyard.components import actions, documents
 from torchyard.components.types import Component
 from torchyard.data.codes import Places
 
@@ -84,6 +84,7 @@ class ComponentAssets:
             raise InvalidInput(
                 "the component has no `componentSpec`", at=["properties", "componentSpec"]
             )
+        documents.check_type(spec.get("type"))
         document = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
         if isinstance(document.get("environment"), str):
             reader = Reader(call.workspace.name, lambda code: self._snapshot(call, code))

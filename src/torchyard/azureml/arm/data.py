@@ -7,27 +7,23 @@ Always: uploaded data is in its datastore already; the path of a version never c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from torchyard.azureml.arm import assets as arm
 from torchyard.azureml.arm.assets import AssetVersion, DatastoreUriOf
 from torchyard.azureml.arm.resources import Permissions
 from torchyard.azureml.common.calls import Call
-from torchyard.base import files
 from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.data import assets, uris
+from torchyard.data import assets
 from torchyard.data.assets import Resolve
-from torchyard.data.datastores import BLOB_STORE, Datastores
+from torchyard.data.datastores import Datastores
 from torchyard.data.types import DataAsset
 from torchyard.workspaces.permissions import Permission
 
 NOUN = "data"
-# ENDPOINT/DEPLOYMENT/COLLECTION, as the client names it.
-_COLLECTED = re.compile(r"modelDataCollector(/[A-Za-z][A-Za-z0-9_-]{0,63}){3}/?", re.ASCII)
 
 
 class DataAssets:
@@ -84,7 +80,6 @@ class DataAssets:
         workspace = call.workspace.name
         existing = self._find(workspace, request.name, version)
         if existing is None:
-            self._make_collected(workspace, request)
             asset = assets.create(
                 self._db,
                 self._clock,
@@ -121,18 +116,6 @@ class DataAssets:
     def delete(self, call: Call, name: str, version: str) -> None:
         self.get(call, name, version)
         raise arm.not_deletable("data")
-
-    def _make_collected(self, workspace: str, request: assets.DataRequest) -> None:
-        """The folder of a deployment's collected data: a client registers it before there is any.
-
-        See `data_collector` of azure-ai-ml's online deployments.
-        """
-        location = uris.datastore(request.path, workspace)
-        if location is None or location.store != BLOB_STORE or request.type != "uri_folder":
-            return
-        if _COLLECTED.fullmatch(location.path):
-            folder = files.inside(self._stores.root(workspace, BLOB_STORE), location.path)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _find(self, workspace: str, name: str, version: str) -> DataAsset | None:
         try:

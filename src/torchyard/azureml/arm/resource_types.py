@@ -58,16 +58,12 @@ def environments(context: AzureContext) -> AssetResources:
 
 def data(context: AzureContext) -> AssetResources:
     services = context.services
-
-    def resolve(workspace: str, type: str, path: str) -> str:
-        return data_sources.pin(services, workspace, type, path).path
-
     kind = DataAssets(
         services.db,
         services.clock,
         services.datastores,
         services.blobs,
-        resolve,
+        partial(data_sources.asset_uri, services),
         links_of(context).datastore_uri,
     )
     return _with_uploads(context, kind)

@@ -19,13 +19,15 @@ from typing import Any
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.jobs import actions
+from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job
-from torchyard.jobs.services import RecordServices
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.sweeps import actions as sweeps
 from torchyard.sweeps.records.types import Trial
 from torchyard.sweeps.spec import sweep_spec
 
 RESUME_FROM, RESUME_CHILDREN = "resume_from", "resume_child_runs"
+_OUTPUTS = "outputs"
 _MOST_RUNS = 1000
 # Of `max_total_runs`, how many trials a Bayesian search begins with that were good before.
 _SHARE = 4
@@ -36,10 +38,11 @@ _VARIABLE = "AZUREML_DATAREFERENCE_MODEL_LOCATION"
 class _Child:
     job: Job
     trial: Trial
+    has_outputs: bool
 
 
 def with_earlier_runs(
-    services: RecordServices, workspace: str, config: Mapping[str, Any], document: Mapping[str, Any]
+    services: FileServices, workspace: str, config: Mapping[str, Any], document: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The sweep's file with what it takes from earlier runs.
 
@@ -66,20 +69,28 @@ def with_earlier_runs(
         changed["properties"] = {**changed.get("properties", {}), **properties}
     if points or is_told:
         changed["torchyard"] = {"warm_start": points or earlier[0].name}
-    return _resuming(changed, children) if children else changed
+    return _resuming(changed, children)
 
 
 def _resuming(document: dict[str, Any], children: Sequence[_Child]) -> dict[str, Any]:
-    """The first trials, which have the children's parameters, also get their outputs."""
+    """The first trials, which have the children's parameters, also get their outputs. A child that
+    has left none gives its parameters alone.
+    """
     inputs, cases = dict(document.get("inputs") or {}), []
     for number, child in enumerate(children):
+        if not child.has_outputs:
+            continue
         name = f"resumed_{number}"
-        path = f"azureml://datastores/{ARTIFACT_STORE}/paths/{artifacts_of(child.job.name)}/outputs"
+        path = (
+            f"azureml://datastores/{ARTIFACT_STORE}/paths/{artifacts_of(child.job.name)}/{_OUTPUTS}"
+        )
         inputs[name] = {"type": "uri_folder", "path": path, "mode": "ro_mount"}
         reference = f'"${{{{inputs.{name}}}}}"'
         cases.append(
             f"*_{number}) set -- --resume-from {reference}; export {_VARIABLE}={reference} ;;"
         )
+    if not cases:
+        return document
     trial = dict(document["trial"])
     command = trial["command"]
     trial["command"] = f'case "$AZUREML_RUN_ID" in {" ".join(cases)} esac; {command} "$@"'
@@ -117,7 +128,7 @@ def _sweep(services: RecordServices, workspace: str, name: str) -> Job:
     return job
 
 
-def _child(services: RecordServices, workspace: str, name: str) -> _Child:
+def _child(services: FileServices, workspace: str, name: str) -> _Child:
     job = actions.get(services, workspace, name)
     above = actions.find_by_name(services.db, workspace, job.parent) if job.parent else None
     trials = sweeps.trials(services, above) if above and above.type == sweeps.TYPE else []
@@ -129,4 +140,4 @@ def _child(services: RecordServices, workspace: str, name: str) -> _Child:
         )
     if not job.status.ended:
         raise Conflict(f"run `{name}` is {job.status.value}", "resume it once it has ended")
-    return _Child(job, trial)
+    return _Child(job, trial, bool(artifacts.list_of(services, job, _OUTPUTS)))

@@ -149,11 +149,11 @@ def _check_text(body: bytes) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise InvalidInput(
-                "the request's body holds half of a surrogate pair, which is not text",
+                "the request's body contains half of a surrogate pair, which is not text",
                 "send whole ones",
             ) from error
         if "\0" in text:
-            raise InvalidInput("the request's body holds a NUL character", "remove it")
+            raise InvalidInput("the request's body contains a NUL character", "remove it")
 
 
 def _texts(document: Any) -> Iterator[str]:

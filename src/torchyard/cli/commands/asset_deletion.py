@@ -15,7 +15,7 @@ import click
 from torchyard.base.errors import InvalidInput
 from torchyard.cli.parsing.options import Session, common, confirm, name_argument, version_of, warn
 from torchyard.cli.terminal import tables
-from torchyard.cli.terminal.tables import size_text
+from torchyard.shared.sizes import size_text
 
 _COLUMNS: list[tables.Column] = [
     ("NAME", lambda row: row["name"]),

@@ -25,6 +25,7 @@ from torchyard.cli.parsing.options import (
     warn,
 )
 from torchyard.cli.terminal import tables
+from torchyard.shared.sizes import size_text
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -61,7 +62,7 @@ _MACHINE_COLUMNS: list[tables.Column] = [
     ("STATE", lambda node: node["state"]),
     ("ADDRESS", lambda node: node["address"]),
     ("CORES", lambda node: node["cpus"] or ""),
-    ("GIB", lambda node: f"{node['memory_bytes'] / 2**30:.0f}" if node["memory_bytes"] else ""),
+    ("MEMORY", lambda node: size_text(node["memory_bytes"]) if node["memory_bytes"] else ""),
     ("GPUS", lambda node: f"{node['gpus']} {node['gpu_kind']}".strip() if node["gpus"] else ""),
     ("JOBS", lambda node: " ".join(node["users"])),
     ("REASON", lambda node: node["reason"]),

@@ -14,7 +14,7 @@ import click
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common
 from torchyard.cli.terminal import tables
-from torchyard.cli.terminal.tables import size_text
+from torchyard.shared.sizes import size_text
 
 _SIZE: tables.Column = ("SIZE", lambda row: size_text(row["size_bytes"]))
 _KINDS: list[tables.Column] = [("KIND", lambda row: row["kind"]), _SIZE]

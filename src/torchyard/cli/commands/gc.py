@@ -17,6 +17,7 @@ from torchyard.cli.parsing import amounts
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common
 from torchyard.cli.terminal import tables
+from torchyard.shared.sizes import size_text
 
 _TIMES_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # `--budget none`, as opposed to no `--budget` at all.
@@ -31,7 +32,7 @@ _COLUMNS: list[tables.Column] = [
     ("ACTION", lambda row: row["action"]),
     ("KIND", lambda row: row["kind"]),
     ("NAME", lambda row: row["name"]),
-    ("SIZE", lambda row: _megabytes(row["size_bytes"])),
+    ("SIZE", lambda row: size_text(row["size_bytes"])),
     ("REASON", lambda row: row["why"]),
 ]
 
@@ -137,7 +138,7 @@ def _format_settings(settings: dict[str, Any]) -> str:
     lines = []
     for name, option in _OPTIONS.items():
         value = settings[name]
-        shown = "none" if value is None else _megabytes(value)
+        shown = "none" if value is None else size_text(value)
         if name == "older_than_s":
             shown = f"{value / _TIMES_S['d']:g}d"
         by = "stored" if name in settings["stored"] else "default"
@@ -146,10 +147,6 @@ def _format_settings(settings: dict[str, Any]) -> str:
 
 
 def _page(done: dict[str, Any], items: list[dict[str, Any]]) -> str:
-    freed = _megabytes(done["freed_bytes"])
+    freed = size_text(done["freed_bytes"])
     summary = f"{freed} would be freed." if done["dry_run"] else f"{freed} freed."
     return f"{tables.table_text(items, _COLUMNS)}\n\n{summary}" if items else summary
-
-
-def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:,.1f} MB"

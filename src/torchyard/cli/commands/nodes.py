@@ -20,8 +20,8 @@ from torchyard.base.http import Transport
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common, confirm
 from torchyard.cli.terminal import tables
-from torchyard.cli.terminal.tables import size_text
 from torchyard.shared import runner_messages
+from torchyard.shared.sizes import size_text
 
 group = noun("node")
 

@@ -12,6 +12,7 @@ from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common
 from torchyard.cli.terminal import tables
 from torchyard.client.times import duration
+from torchyard.shared.sizes import size_text
 
 group = noun("quota")
 
@@ -168,5 +169,5 @@ def _amount(name: str, value: Any) -> str:
     if value is None:
         return ""
     if name == "storage_bytes":
-        return f"{value / 1e9:,.2f} GB"
+        return size_text(value)
     return duration(value) if name == "run_time_s" else str(value)

@@ -16,6 +16,7 @@ from torchyard.base.machine import host_of
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common, python_warnings_as_lines
 from torchyard.cli.terminal import tables
+from torchyard.shared.sizes import size_text
 
 group = noun("server")
 
@@ -289,7 +290,7 @@ def backup(session: Session, target: Path, passphrase_file: Path | None) -> None
     """
     _warn_of_url(session)
     done = _run_backups(session, "backup", str(target), *_options(passphrase_file=passphrase_file))
-    text = f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, saved to {done['path']}"
+    text = f"{done['files']:,} files, {size_text(done['size_bytes'])}, saved to {done['path']}"
     text += _without(done, "left out; encrypt them into it with `--passphrase-file`")
     tables.one(session.form, done, lambda: text)
 
@@ -327,7 +328,7 @@ def restore(
     )
     done = _run_backups(session, "restore", str(source), *options)
     text = (
-        f"{done['files']:,} files, {done['size_bytes'] / 1e6:,.1f} MB, restored to {done['path']}; "
+        f"{done['files']:,} files, {size_text(done['size_bytes'])}, restored to {done['path']}; "
         "look at it with `yard server start`; `yard server resume` lets it start jobs, instances "
         "and schedules, once the server that was backed up has ended for good"
     )

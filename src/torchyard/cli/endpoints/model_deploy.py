@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from torchyard.base.errors import InvalidInput
 from torchyard.base.terminal_text import plain
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, name_argument, version_of, versioned
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from torchyard.client.client import Client
     from torchyard.client.endpoints.online_deployments import OnlineDeployment
     from torchyard.client.endpoints.online_endpoints import OnlineEndpoint
+
+# The code of the server's refusal.
+_NEEDS_SCRIPT = "scoring_script_needed"
 
 
 @click.command("deploy", cls=Verb)
@@ -62,9 +66,19 @@ def deploy(
     options = ModelDeployment(
         endpoint, deployment, environment, code, scoring_script, instance_count
     )
-    there, made = client.models.deployer().deploy(
-        model, options, not no_wait, _teller(session.form)
-    )
+    try:
+        there, made = client.models.deployer().deploy(
+            model, options, not no_wait, _teller(session.form)
+        )
+    except InvalidInput as error:
+        if error.code != _NEEDS_SCRIPT:
+            raise
+        raise InvalidInput(
+            f"model `{model.name}` needs a scoring script, or has to be an ONNX file",
+            f"add `--code FOLDER` with a {scoring_script} in it, or export the model: "
+            f"`yard model export-onnx {model.name} --example FILE`",
+            code=error.code,
+        ) from error
     shown = {"endpoint": there.name, "deployment": made.name,
              "model": f"azureml:{model.name}:{model.version}",
              "scoring_uri": there.scoring_uri, "curl": curl_line(client, there)}  # fmt: skip

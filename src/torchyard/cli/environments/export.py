@@ -27,8 +27,9 @@ from torchyard.cli.parsing.options import (
 )
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.progress import Progress
-from torchyard.client.images.steps import Steps, megabytes
+from torchyard.client.images.steps import Steps
 from torchyard.shared.plurals import plural
+from torchyard.shared.sizes import size_text
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _export_image(session: Session, reference: str, options: _ImageOptions) -> N
         )
     finally:
         steps.close()
-    size = megabytes(exported.size_bytes)
+    size = size_text(exported.size_bytes)
     words = []
     if exported.path is not None:
         words.append(f"Wrote `{exported.path}`: {exported.name}, {size}, {exported.digest}.")
@@ -162,14 +163,27 @@ def _export_image(session: Session, reference: str, options: _ImageOptions) -> N
 
 @click.command("install", cls=Verb)
 @click.argument("name", metavar="NAME", shell_complete=names_of("environments"))
-@click.argument("prefix", metavar="PREFIX", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="PREFIX", type=click.Path(path_type=Path), required=False)
+@click.option("--prefix", type=click.Path(path_type=Path), help="The same as the argument PREFIX.")
 @versioned
 @common
-def install(session: Session, name: str, prefix: Path, version: str, label: str) -> None:
+def install(
+    session: Session,
+    name: str,
+    folder: Path | None,
+    prefix: Path | None,
+    version: str,
+    label: str,
+) -> None:
     """Install an environment into the folder PREFIX of this machine, to run without torchyard.
 
     Example: yard environment install acpt-pytorch-2.13-cpu /opt/acpt
     """
+    if folder is not None and prefix is not None:
+        raise click.UsageError(f"two folders are given: `{folder}` and `{prefix}`")
+    prefix = folder or prefix
+    if prefix is None:
+        raise click.UsageError("no folder is given: `yard environment install NAME PREFIX`")
     steps = _Printed()
     try:
         installed = session.client().environments.install(
@@ -186,7 +200,7 @@ def install(session: Session, name: str, prefix: Path, version: str, label: str)
         installed.to_json(),
         f"Installed {installed.name}:{installed.version} into `{installed.prefix}`: "
         f"Python {installed.python}, {count} {plural('package', count)}, "
-        f"{megabytes(installed.size_bytes)}.\n"
+        f"{size_text(installed.size_bytes)}.\n"
         f"Run `{installed.prefix}/bin/python`, or `source {installed.prefix}/bin/activate`.",
     )
 

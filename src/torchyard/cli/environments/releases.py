@@ -30,8 +30,8 @@ from torchyard.cli.parsing.options import (
     versioned,
 )
 from torchyard.cli.terminal import tables
-from torchyard.client.images.steps import megabytes
 from torchyard.shared.plurals import plural
+from torchyard.shared.sizes import size_text
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
@@ -289,7 +289,7 @@ def wheels(session: Session, name: str, prune: bool) -> None:
     environments = session.client().environments
     if prune:
         dropped = environments.forget_wheels(name)
-        count, size = len(dropped["versions"]), megabytes(dropped["size_bytes"])
+        count, size = len(dropped["versions"]), size_text(dropped["size_bytes"])
         text = (
             f"Gave up the wheels of {count} archived {plural('version', count)}, {size}: "
             "`yard gc` removes those that no other version has."
@@ -335,7 +335,7 @@ _WHEELS_FOLDER = "torchyard.wheels_folder"
 _WHEEL_COLUMNS: list[tables.Column] = [
     ("VERSION", lambda row: row["version"]),
     ("ARCHIVED", lambda row: "yes" if row["archived"] else ""),
-    ("SIZE", lambda row: megabytes(row["size_bytes"])),
+    ("SIZE", lambda row: size_text(row["size_bytes"])),
     ("FOLDER", lambda row: row["folder"] or "the server's home"),
 ]
 _SCHEDULE_COLUMNS: list[tables.Column] = [

@@ -237,7 +237,14 @@ def logs(session: Session, name: str, rank: int | None, raw: bool, follow: bool)
     cleans = not raw and _is_foreign(client, name)
     if follow:
         return _stream(session, name, rank, cleans)
-    output = client.jobs.get(name).logs(rank)
+    job = client.jobs.get(name)
+    output = job.logs(rank)
+    if job.attempt > 1:
+        click.echo(
+            f"This is the output of attempt {job.attempt}, the last one; for that of the one "
+            f"before: `yard job download -n {name} --path attempt-{job.attempt - 1}`",
+            err=True,
+        )
     if cleans:
         output = ColouredBytes().take(output.encode()).decode("utf-8", "replace")
     click.echo(output, nl=False)

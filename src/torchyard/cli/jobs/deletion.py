@@ -17,7 +17,7 @@ from torchyard.cli.parsing.completion import statuses
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, confirm, many_names, warn
 from torchyard.cli.terminal import tables
-from torchyard.cli.terminal.tables import size_text
+from torchyard.shared.sizes import size_text
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SHOWN = 20

@@ -123,7 +123,7 @@ def list_jobs(
         created_after=_moment(since),
         created_before=_moment(until),
         sort=sort,
-        columns=[name for name in names if name.partition(".")[0] in _ASKED_FOR],
+        columns=[*(name for name in names if name.partition(".")[0] in _ASKED_FOR), "waiting"],
         max_results=None if all_results else max_results,
         archived=archived == "too",
         only_archived=archived == "only",
@@ -180,6 +180,8 @@ def _columns(
         ]
     else:
         shown.append(("EXPERIMENT", lambda job: job["experiment_name"]))
+    if any(job.get("waiting") for job in rows):
+        shown.append(("WAITING FOR", lambda job: job.get("waiting")))
     return [
         *shown,
         ("DISPLAY NAME", _display_name),

@@ -84,13 +84,10 @@ def leave(name: str) -> None:
 def summary(job: Mapping[str, Any]) -> str:
     """Azure ML's `Execution Summary`, with metrics, outputs and the error."""
     name = job["name"]
-    took_s = job.get("duration_s")
-    if took_s is None:
-        took_s = seconds_between(job.get("started_at") or job["created_at"], job.get("ended_at"))
     pairs: list[tuple[str, Any]] = [
         ("RunId:", name),
         ("Status:", tables.status(job["status"])),
-        ("Took:", duration(took_s) + (" for the command" if _has_ranks(job, took_s) else "")),
+        ("Took:", _took(job)),
     ]
     text = "Execution Summary\n=================\n" + tables.fields(pairs)
     if job.get("metrics"):
@@ -102,9 +99,15 @@ def summary(job: Mapping[str, Any]) -> str:
     return text + (f"\n\n{problem}" if problem else "")
 
 
-def _has_ranks(job: Mapping[str, Any], took_s: float | None) -> bool:
-    """Whether `took_s` is the time of a command, which is less than that of the stage Running."""
-    return took_s is not None and job.get("type", "command") == "command"
+def _took(job: Mapping[str, Any]) -> str:
+    """How long the command ran, which is less than the stage Running; of what has none, or never
+    started it, from start to end.
+    """
+    took_s, is_command = job.get("duration_s"), job.get("type", "command") == "command"
+    if took_s is not None:
+        return duration(took_s) + (" for the command" if is_command else "")
+    took_s = seconds_between(job.get("started_at") or job["created_at"], job.get("ended_at"))
+    return duration(took_s) + ("; the command did not start" if is_command else "")
 
 
 def exit_code(job: Mapping[str, Any]) -> int:

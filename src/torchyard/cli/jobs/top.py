@@ -21,6 +21,7 @@ from torchyard.cli.parsing.options import Session, common, names_of
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import redraw
 from torchyard.client.times import duration
+from torchyard.shared.sizes import size_text
 
 if TYPE_CHECKING:
     from torchyard.client.client import Client
@@ -155,7 +156,7 @@ def _percent(value: float) -> str:
 
 
 def _megabytes(value: float) -> str:
-    return f"{value / 1000:,.1f} GB" if value >= 1000 else f"{value:,.0f} MB"
+    return size_text(value * 1e6)
 
 
 def _follow(client: Client, name: str) -> int:

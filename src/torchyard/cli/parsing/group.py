@@ -235,8 +235,8 @@ def _system_error(error: OSError) -> tuple[str, str]:
 
 def say_all(error: TorchyardError) -> None:
     """Print an error and those that it carries."""
-    for each in (error, *error.others):
-        say(each.message, each.hint)
+    for each, hint in error.all_with_hints():
+        say(each.message, hint)
 
 
 def say(message: str, hint: str) -> None:

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 import click
 
 from torchyard.base.settings import terminal_type
-from torchyard.cli.terminal.tables import beginning, size_text
+from torchyard.cli.terminal.tables import beginning
+from torchyard.shared.sizes import size_text
 
 _DELAY_S, _DRAW_EVERY_S = 0.3, 0.1
 _WIDTH = 20
@@ -73,7 +74,7 @@ class Progress:
         left_s = round((total - sent) / rate) if rate else 0
         return (
             f"{self._title} [{'#' * filled}{'-' * (_WIDTH - filled)}] "
-            f"{size_text(sent)} of {size_text(total)}, {rate / 1e6:.1f} MB/s, "
+            f"{size_text(sent)} of {size_text(total)}, {size_text(rate)}/s, "
             f"{left_s // 60}:{left_s % 60:02d} left"
         )
 

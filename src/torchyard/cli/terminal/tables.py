@@ -160,16 +160,6 @@ def number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def size_text(count: int) -> str:
-    """Bytes for people: `512 B`, `1.4 MB`."""
-    number = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} TB"
-
-
 def for_json(value: Any) -> Any:
     """Replace NaN and infinities, which JSON lacks, by strings, as the server does."""
     if isinstance(value, dict):

@@ -24,7 +24,8 @@ from torchyard.client.images import layout as layouts
 from torchyard.client.images import push
 from torchyard.client.images.exported_image import ExportedImage
 from torchyard.client.images.layout import FolderLayout, Image, Layer, Layout
-from torchyard.client.images.steps import Steps, megabytes
+from torchyard.client.images.steps import Steps
+from torchyard.shared.sizes import size_text
 
 _READ_BYTES = 1 << 20
 SILENCE_S = 600.0
@@ -175,8 +176,8 @@ def _write(
             layer = layouts.add_layer(layout, part, _blocks(answer, part, steps))
         layers.append(layer)
         steps.end(
-            f"layer {layer.name}: {megabytes(size_bytes)}, "
-            f"{megabytes(layer.blob.size_bytes)} compressed, {layer.blob.digest[:19]}"
+            f"layer {layer.name}: {size_text(size_bytes)}, "
+            f"{size_text(layer.blob.size_bytes)} compressed, {layer.blob.digest[:19]}"
         )
     return layouts.complete(layout, layers, plan["architecture"], plan["config"], name)
 

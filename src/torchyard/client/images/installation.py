@@ -24,8 +24,9 @@ from torchyard.base.errors import BuildFailed, Conflict, InvalidInput
 from torchyard.base.http import Transport
 from torchyard.client.images import image_export
 from torchyard.client.images.image_export import ImageRequest
-from torchyard.client.images.steps import Steps, megabytes
+from torchyard.client.images.steps import Steps
 from torchyard.shared.archives import BoundedTarInfo
+from torchyard.shared.sizes import size_text
 
 INTERPRETER = ".python"
 """The folder below the prefix that has the interpreter's files, by their paths on the server."""
@@ -96,7 +97,7 @@ def install(
                     steps.begin(f"layer {part}", count)
                     _unpack(answer, top, part, steps.add)
                 size_bytes += count
-                steps.end(f"layer {part}: {megabytes(count)}")
+                steps.end(f"layer {part}: {size_text(count)}")
             _name_interpreter(top, prefix)
             # Its Python finds itself by the path in `pyvenv.cfg`, which is the final one.
             if prefix.exists():

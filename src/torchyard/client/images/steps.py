@@ -21,9 +21,3 @@ class Steps:
 
     def end(self, text: str) -> None:
         """It is done; `text` says with what."""
-
-
-def megabytes(size_bytes: int) -> str:
-    if size_bytes < 1_000_000:
-        return f"{size_bytes / 1000:.1f} kB"
-    return f"{size_bytes / 1_000_000:,.1f} MB"

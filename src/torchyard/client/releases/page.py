@@ -13,6 +13,7 @@ from typing import Any
 
 from torchyard.client.resources import Json
 from torchyard.shared.plurals import plural
+from torchyard.shared.sizes import size_text
 
 _UNKNOWN = "not known"
 
@@ -61,7 +62,7 @@ def _about(version: Json, reports: Sequence[Json]) -> Iterator[str]:
         "CUDA": there.get("cuda"),
         "machine": there.get("machine"),
         "packages": len(version.get("packages") or ()),
-        "size": f"{size_bytes / 1e9:.2f} GB" if size_bytes else _UNKNOWN,
+        "size": size_text(size_bytes) if size_bytes else _UNKNOWN,
         "released": release and f"{release['created_at'][:10]} from {release['base']}",
         "created": str(version.get("created_at") or "")[:10],
         "deprecated from": version.get("deprecated"),

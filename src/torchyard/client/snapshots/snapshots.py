@@ -36,7 +36,7 @@ class Snapshots:
         """For code folders."""
         from torchyard.client.snapshots.walk import Limits
 
-        return Limits(self._settings.snapshot_max_files, self._settings.snapshot_max_mb << 20)
+        return Limits(self._settings.snapshot_max_files, self._settings.snapshot_max_mb * 1_000_000)
 
     def take(self, path: Path) -> Snapshot:
         """Snapshot the folder or file at `path`, all of it."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from torchyard.base.errors import InvalidInput, LimitExceeded
 from torchyard.client.snapshots.ignore_rules import NO_RULE, IgnoreRules
+from torchyard.shared.sizes import size_text
 
 
 @dataclass(frozen=True)
@@ -273,11 +274,11 @@ def _check_limits(folder: Path, entries: list[Found], limits: Limits) -> None:
     if not too_many and not too_large:
         return
     largest = sorted(entries, key=lambda file: file[1], reverse=True)[:10]
-    listed = "\n".join(f"  {megabytes(size):>10}  {path}" for path, size, *_ in largest)
+    listed = "\n".join(f"  {size_text(size):>10}  {path}" for path, size, *_ in largest)
     excesses = []
     if too_large:
         assert limits.size_bytes is not None
-        excesses.append(f"{megabytes(size_bytes)} of {megabytes(limits.size_bytes)} allowed")
+        excesses.append(f"{size_text(size_bytes)} of {size_text(limits.size_bytes)} allowed")
     if too_many:
         excesses.append(f"{len(entries)} files of {limits.files} allowed")
     raise LimitExceeded(
@@ -286,13 +287,3 @@ def _check_limits(folder: Path, entries: list[Found], limits: Limits) -> None:
         "name what the job does not need in `.amlignore`, give data as an input, or raise "
         "TORCHYARD_SNAPSHOT_MAX_FILES or TORCHYARD_SNAPSHOT_MAX_MB",
     )
-
-
-def megabytes(size_bytes: int) -> str:
-    """A size for people."""
-    size = float(size_bytes)
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError

@@ -32,6 +32,7 @@ from torchyard.workspaces.types import Identity
 
 WITHOUT_CODE = (".onnx", ".pt2", ".ts", ".torchscript")
 """Ends of the names of model files that need no scoring script, beside those of MLflow."""
+NEEDS_SCRIPT = "scoring_script_needed"
 _CONDA_MOST_BYTES = 1 << 20
 
 
@@ -180,6 +181,7 @@ def _check_code(
             "the deployment has no `code_configuration`",
             "name a scoring script: `code_configuration: {code: ./src, scoring_script: score.py}`; "
             "models of type mlflow_model, ONNX files and exported programs need none",
+            code=NEEDS_SCRIPT,
         )
     if not spec.code.code.startswith(SNAPSHOT_PREFIX):
         return  # submission.check says what it must be

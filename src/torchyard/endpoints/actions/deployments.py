@@ -84,7 +84,8 @@ def create(
     endpoint = endpoints.get(services.db, workspace, endpoint_name)
     if spec.endpoint_name.lower() != endpoint.name.lower():
         raise InvalidSpec(
-            f"the document names endpoint `{spec.endpoint_name}`, the path `{endpoint.name}`",
+            f"the document's endpoint is `{spec.endpoint_name}`, but the URL says "
+            f"`{endpoint.name}`",
             "leave `endpoint_name` out of the document",
             at=("endpoint_name",),
         )

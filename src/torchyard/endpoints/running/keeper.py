@@ -96,8 +96,12 @@ class Keeper:
         await run_in_threadpool(self._leave_router)
 
     def _leave_router(self) -> None:
+        """It goes on without this server, unless it has nothing left to lead to."""
         with self._router_lock:
             self._is_stopped = True
+            with suppress(DatabaseUnreachable):
+                if self._has_router() and not self._read()[0]:
+                    self._stop_router()
             self._router.leave()
 
     def _wake(self) -> None:

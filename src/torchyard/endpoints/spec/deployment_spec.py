@@ -29,11 +29,14 @@ from torchyard.endpoints.spec.settings import (
     RequestSettings,
     ScaleSettings,
 )
+from torchyard.shared.plurals import plural
 
 _REQUESTS, _PROBE, _SCALE, _OWN = RequestSettings(), Probe(), ScaleSettings(), OwnSettings()
 MLFLOW = "mlflow_model"
 _TYPES = ("custom_model", MLFLOW, "triton_model")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}\Z", re.ASCII)
+WORKERS = "WORKER_COUNT"
+"""How many processes of an instance answer requests, each one at a time; 1 by default."""
 _FOLDER = re.compile(r"[\w.-]{1,100}\Z", re.ASCII)
 
 
@@ -233,5 +236,14 @@ def _notices(body: Mapping[str, Any]) -> tuple[str, ...]:
     if settings.yes_or_no(body, "app_insights_enabled", (), False):
         notices.append(
             "`app_insights_enabled` has no effect: logs are in `yard online-deployment get-logs`"
+        )
+    requests = settings.request_settings(body).max_concurrent_requests_per_instance
+    processes = _variables(body).get(WORKERS) or "1"
+    if processes.isdecimal() and requests > int(processes):
+        notices.append(
+            f"an instance gets {requests} requests at once and has "
+            f"{processes} {plural('process', int(processes))} to serve them: the others wait "
+            f"in it. Write `environment_variables: {{{WORKERS}: {requests}}}`, or lower "
+            "`max_concurrent_requests_per_instance`"
         )
     return tuple(notices)

@@ -18,11 +18,13 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,7 +150,7 @@ class Heads:
         folder = self._folder / key
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Other servers may share the home.
-        with self._starting, locks.hold(folder / "lock"):
+        with self._starting, self._held(key):
             head = self._running(folder)
             if head is None and self._record_begun(folder):
                 head = self._running(folder)
@@ -185,7 +187,8 @@ class Heads:
         return head if body.get("answers") else None
 
     def keep(self, find_needed: Callable[[], Collection[str]]) -> None:
-        """End, in a thread of its own, the heads of all clusters but the wanted ones.
+        """End, in a thread of its own, the heads of all clusters but the wanted ones, and remove
+        what they left.
 
         Args:
             find_needed: the keys; asked again before a head is ended, for its cluster may be made
@@ -195,25 +198,43 @@ class Heads:
             return
         keys = find_needed()
         for folder in self._folder.iterdir():
-            if folder.name in keys:
+            if folder.name in keys or not folder.is_dir():
                 continue
-            if self._running(folder) is not None or self._record_begun(folder):
-                threading.Thread(
-                    target=self._end, args=(folder.name, find_needed), daemon=True
-                ).start()
+            threading.Thread(target=self._end, args=(folder.name, find_needed), daemon=True).start()
 
     def stop(self, key: str) -> None:
         """End the head and all of its processes; machines that joined wait for it to come back."""
-        self._end(key, lambda: ())
+        folder = self._folder / key
+        if folder.exists():
+            with self._starting, self._held(key):
+                self._stop(key, folder)
+
+    def _held(self, key: str) -> AbstractContextManager[object]:
+        """Its lock, which stays where its folder goes."""
+        return locks.hold(self._folder / f".{key}.lock")
 
     def _end(self, key: str, find_needed: Callable[[], Collection[str]]) -> None:
         folder = self._folder / key
-        if not folder.exists():
-            return
         # Never while it is being started: the records would be those of the next one.
-        with self._starting, locks.hold(folder / "lock"):
-            if key not in find_needed():
+        with self._starting, self._held(key):
+            if folder.exists() and key not in find_needed():
+                self._record_begun(folder)
                 self._stop(key, folder)
+                self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        """The token, the logs, and Ray's sessions of a head that has ended."""
+        if self._programs.is_apart:
+            self._programs.remove(self._place(folder))
+        else:
+            private_start.remove_sessions(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _place(self, folder: Path) -> Path:
+        """What the head's program has to itself."""
+        if not self._programs.is_apart:
+            return folder
+        return self._programs.folder / _name(folder).removeprefix("head-")
 
     def _stop(self, key: str, folder: Path) -> None:
         body = _read(folder)
@@ -269,9 +290,7 @@ class Heads:
             "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}",
             _name_option(folder), f"--temp-dir={private_start.SESSIONS}",
         ]  # fmt: skip
-        place = folder
-        if self._programs.is_apart:
-            place = self._programs.folder / _name(folder).removeprefix("head-")
+        place = self._place(folder)
         request = {"folder": str(place), "token": head.token, "words": words}
         with open(folder / "head.log", "wb") as output:
             child = self._programs.start_lasting(

@@ -12,6 +12,7 @@ somebody else could have made. Standard library only, Python 3.9 and later.
 
 import json
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -62,6 +63,14 @@ def sessions(folder: Path) -> Path:
             note.write_text(str(place))
     place.mkdir(mode=0o700, exist_ok=True)
     return place
+
+
+def remove_sessions(folder: Path) -> None:
+    """Remove the sessions that are kept outside of their folder."""
+    note = folder / _NOTE
+    place = Path(note.read_text()).parent if note.exists() else None
+    if place is not None and is_private(place):
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def short_folder() -> Path:

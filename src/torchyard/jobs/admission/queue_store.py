@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
-from torchyard.jobs.admission.queue import SPOT_RANK
+from torchyard.jobs.admission.queue import MARGIN_S, SPOT_RANK
 from torchyard.jobs.records.attempt_store import attempts
 from torchyard.jobs.records.store import jobs
 from torchyard.jobs.records.types import Status
@@ -62,6 +62,13 @@ class RunningAttempt:
     gpus: int
     created_at: datetime
     order_reason: str
+    owner: str
+
+    @property
+    def ends_by(self) -> datetime | None:
+        """When it ends at the latest; None when unknown."""
+        limit = timedelta(seconds=self.limit_s + MARGIN_S)
+        return self.created_at + limit if self.limit_s else None
 
 
 @dataclass(frozen=True)
@@ -183,6 +190,7 @@ def list_running(connection: Connection) -> list[RunningAttempt]:
             jobs.c.gpus,
             attempts.c.created_at,
             attempts.c.order_reason,
+            jobs.c.owner,
         )
         .join(jobs, jobs.c.id == attempts.c.job_id)
         .where(attempts.c.ended_at.is_(None))

@@ -20,6 +20,7 @@ from torchyard.jobs.records.types import PAUSED_UNTIL, Job, Status
 from torchyard.jobs.services import Services
 from torchyard.shared.plurals import plural
 
+_MOST_HOLDERS = 3
 _MACHINE = {
     "nodes": "nodes of this machine",
     "gpus": "GPUs",
@@ -58,7 +59,13 @@ def describe(services: Services, job: Job) -> str:
     fits = queue.fits(free, needs)
     if fits and not in_front:
         return taken
-    parts = [_describe_shortage(job, every, free, needs)]
+    short = {name for name, amount in needs.items() if free.get(name, 0) < amount}
+    holding = [
+        attempt
+        for attempt, amounts in zip(active, running, strict=True)
+        if not amounts.leaving and short.intersection(amounts.holds)
+    ]
+    parts = [_describe_shortage(job, every, free, needs) + _holders(job, holding)]
     if in_front:
         parts.append(f"it is {_ordinal(in_front + 1)} in the queue, behind job `{before}`")
         if fits:
@@ -89,6 +96,32 @@ def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -
                 f", and {max(0, free[name])} of the {needs[name]} {words} that they take together"
             )
     return sentence
+
+
+def _holders(job: Job, holding: Sequence[RunningAttempt]) -> str:
+    """Who has what it is short of, the largest first; of other workspaces only how many."""
+    own = [attempt for attempt in holding if attempt.workspace == job.workspace]
+    own.sort(key=lambda attempt: -attempt.node_count)
+    texts = [
+        f"`{attempt.job_name}` of `{attempt.owner}` ({attempt.node_count} "
+        f"{plural('node', attempt.node_count)}, {_until(attempt)})"
+        for attempt in own[:_MOST_HOLDERS]
+    ]
+    if len(own) > _MOST_HOLDERS:
+        texts.append(f"{len(own) - _MOST_HOLDERS} more")
+    elsewhere = len(holding) - len(own)
+    if elsewhere:
+        texts.append(f"{elsewhere} {plural('job', elsewhere)} of other workspaces")
+    return f"; in use by {_listed(texts)}" if texts else ""
+
+
+def _until(attempt: RunningAttempt) -> str:
+    ends_by = attempt.ends_by
+    return "no time limit" if ends_by is None else f"until {ends_by:%Y-%m-%d %H:%M} UTC at most"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)
 
 
 def _who_leaves(

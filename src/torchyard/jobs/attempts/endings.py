@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import Connection
 
-from torchyard.base.clock import Clock
+from torchyard.base import clock
 from torchyard.base.db import Database
 from torchyard.compute import actions as computes
 from torchyard.jobs.actions import attempt_key, job_key
@@ -38,8 +38,6 @@ from torchyard.jobs.spec import log_patterns, retry
 
 # Of each rank's log, where a retry policy looks for its patterns.
 _LAST_BYTES = 1 << 16
-LATE = timedelta(seconds=10)
-"""Nodes report every few seconds: after such a gap it was the server that was unreachable."""
 
 
 def finish(
@@ -79,7 +77,7 @@ def finish(
         output_assets.settle(services, parsed)
     left = _left(services, job, attempt, nodes)
     with services.db.write() as connection:
-        ended = _end(connection, services.clock, attempt, left)
+        ended = _end(connection, services.clock.now(), attempt, left)
     if ended:
         services.signals.notify(job_key(job))
         services.signals.notify(attempt_key(attempt_id))
@@ -95,9 +93,9 @@ class _Left:
 
 
 def _ended_at(nodes: Sequence[AttemptNode], now: datetime) -> datetime:
-    """When its last node exited, where that is known only now."""
+    """When its last node exited: what the server has done since then is not the job's time."""
     exited_at = max(node.seen_at for node in nodes)
-    return exited_at if now - exited_at > LATE else now
+    return clock.earlier(now, max(0.0, (now - exited_at).total_seconds()))
 
 
 def is_long(db: Database, attempt: Attempt) -> bool:
@@ -124,13 +122,13 @@ def fail(services: Services, attempt: Attempt, error: JobError) -> None:
             )
         else:
             nodes = attempt_store.nodes_of(connection, attempt.id)
-            if not _try_again(connection, services.clock, job, attempt, error, 1, nodes, printed):
+            if not _try_again(connection, now, job, attempt, error, 1, nodes, printed):
                 progress.end(connection, job, Status.FAILED, now, error=error, attempt=attempt)
     services.signals.notify(job_key(job))
     services.wakeup.set()
 
 
-def _end(connection: Connection, clock: Clock, attempt: Attempt, left: _Left) -> bool:
+def _end(connection: Connection, now: datetime, attempt: Attempt, left: _Left) -> bool:
     """Whether this call ended it, or queued its job again."""
     current = attempt_store.attempt_by_id(connection, attempt.id)
     if current is None or current.ended_at is not None:
@@ -141,7 +139,7 @@ def _end(connection: Connection, clock: Clock, attempt: Attempt, left: _Left) ->
     job = store.job_by_id(connection, attempt.job_id)
     if job.status.ended:
         return False
-    now = clock.now()
+    ended_at = _ended_at(nodes, now)
     failed = root_cause.failed_node(nodes)
     reported = failure_marks.reported(current)
     if current.order_reason == "cancel":
@@ -155,36 +153,35 @@ def _end(connection: Connection, clock: Clock, attempt: Attempt, left: _Left) ->
     elif failed is None:
         code, status, error = 0, Status.COMPLETED, None
     elif current.order_reason == root_cause.PREEMPTED:
-        progress.preempted(connection, job, now, failed.exit_code, current)
+        progress.preempted(connection, job, ended_at, failed.exit_code, current)
         return True
     elif current.order_reason == root_cause.RESIZED and not losses.is_loss(failed):
         ended = replace(current, exit_code=failed.exit_code)
         progress.resized(
-            connection, job, now, ended, "was stopped to go on with another number of nodes"
+            connection, job, ended_at, ended, "was stopped to go on with another number of nodes"
         )
         return True
     else:
         code, status = failed.exit_code, Status.FAILED
         error = failed.error or JobError("failed", f"node {failed.node} failed")
-        if losses.goes_on(connection, clock, job, current, failed, error, nodes):
+        if losses.goes_on(connection, ended_at, job, current, failed, error, nodes):
             return True
         if resumption.goes_on(
-            connection, clock, job, current, failed, error, nodes, left.checkpoint
+            connection, ended_at, job, current, failed, error, nodes, left.checkpoint
         ):
             return True
         error = left_out_code.explained(failure_marks.explained(error, reported), job.properties)
-        if _try_again(connection, clock, job, current, error, code or 1, nodes, left.printed):
+        if _try_again(connection, ended_at, job, current, error, code or 1, nodes, left.printed):
             return True
     if attempt.number > 1:
         rewinds.settle(connection, job.id)
-    ended_at = _ended_at(nodes, now)
     progress.end(connection, job, status, ended_at, exit_code=code, error=error, attempt=attempt)
     return True
 
 
 def _try_again(
     connection: Connection,
-    clock: Clock,
+    ended_at: datetime,
     job: Job,
     attempt: Attempt,
     error: JobError,
@@ -209,7 +206,7 @@ def _try_again(
     progress.try_again(
         connection,
         job,
-        clock.now(),
+        ended_at,
         exit_code=exit_code,
         error=error,
         attempt=attempt,

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from torchyard.base.clock import Clock
 from torchyard.compute import actions as computes
 from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.history import rewinds
@@ -45,7 +44,7 @@ class Try:
 
 def goes_on(
     connection: Connection,
-    clock: Clock,
+    ended_at: datetime,
     job: Job,
     attempt: Attempt,
     failed: AttemptNode,
@@ -60,16 +59,15 @@ def goes_on(
     """
     if not elastic.is_elastic(job.properties) or error.code not in CODES:
         return False
-    now = clock.now()
     loaded_at_ms = rewinds.loaded_at_ms(connection, job.id)
     before = attempt_store.attempts_of(connection, job.id)[:-1]
-    ended = replace(attempt, ended_at=now, error=error)
+    ended = replace(attempt, ended_at=ended_at, error=error)
     if is_stuck([_try(each, loaded_at_ms) for each in (*before, ended)]):
         message = (
             f"{MOST} attempts in a row lost nodes without a new checkpoint or "
             f"{_LONG.total_seconds() / 60:g} minutes of training"
         )
-        progress.notice(connection, job, message, now)
+        progress.notice(connection, job, message, ended_at)
         return False
     lost = [
         node.node
@@ -82,11 +80,11 @@ def goes_on(
     slots = computes.slots_of(connection, attempt.id)
     avoided = sorted(slots[node] for node in lost if node < len(slots))
     store.change_job(connection, job.id, avoided_slots=avoided or None)
-    progress.notice(connection, job, f"attempt {attempt.number} ended: {error.message}", now)
+    progress.notice(connection, job, f"attempt {attempt.number} ended: {error.message}", ended_at)
     details = {**error.details, BECAUSE: because, LOST: lost}
     exit_code = failed.exit_code or 1
     ended = replace(attempt, exit_code=exit_code, error=replace(error, details=details))
-    progress.resized(connection, job, now, ended, f"lost {_nodes(lost, verb=False)}")
+    progress.resized(connection, job, ended_at, ended, f"lost {_nodes(lost, verb=False)}")
     return True
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
+from torchyard.base import clock
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.jobs.actions import attempt_key, job_key_of
 from torchyard.jobs.attempts import endings, root_cause
@@ -65,11 +66,18 @@ class Receipt:
 
 
 def receive(
-    services: Services, attempt_id: str, node: int, events: Sequence[WorkerEvent]
+    services: Services,
+    attempt_id: str,
+    node: int,
+    events: Sequence[WorkerEvent],
+    ran_s: float | None = None,
 ) -> Receipt:
     """Apply a node's events in order.
 
     Events of an attempt that has ended change nothing: its job may be in the next attempt.
+
+    Args:
+        ran_s: how long the command has run there, as the node measured it; None before its start.
 
     Raises:
         NotAuthenticated: the attempt does not exist.
@@ -77,7 +85,7 @@ def receive(
     """
     with services.db.write() as connection:
         reporting = _read(connection, attempt_id, events)
-        following = _apply_all(reporting, node, events, services.clock.now())
+        following = _apply_all(reporting, node, events, ran_s, services.clock.now())
     if reporting.is_over and any(isinstance(event.report, NodeExited) for event in events):
         endings.finish(services, attempt_id)
     if events:
@@ -188,13 +196,17 @@ def _may_wait(attempt: Attempt, nodes: Sequence[AttemptNode]) -> bool:
 
 
 def _apply_all(
-    reporting: _Reporting, node: int, events: Sequence[WorkerEvent], now: datetime
+    reporting: _Reporting,
+    node: int,
+    events: Sequence[WorkerEvent],
+    ran_s: float | None,
+    now: datetime,
 ) -> int:
     """Apply those that are new; return the number of the event expected next."""
     if not 0 <= node < len(reporting.nodes):
         raise InvalidInput(f"the attempt has no node {node}")
     first = expected = reporting.nodes[node].next_seq
-    reporting.worker_came(now)
+    reporting.worker_came(_moment(reporting, events[0], now) if events else now)
     for event in events:
         if event.seq > expected:
             raise InvalidInput(f"event {expected} of node {node} is missing before {event.seq}")
@@ -205,26 +217,29 @@ def _apply_all(
     for event in events:
         if event.seq == first:
             if reporting.attempt.ended_at is None:
-                at = _moment(reporting, node, event, now)
+                at = _moment(reporting, event, now)
                 _apply(reporting, node, event, at, was_stopped)
                 # Of a node that has exited it is when it did.
                 seen_at = at
             first += 1
     if reporting.nodes[node].state is not NodeState.EXITED:
         seen_at = now
-    reporting.change_node(node, next_seq=expected, seen_at=seen_at)
+    values: NodeColumns = {"next_seq": expected, "seen_at": seen_at}
+    if ran_s is not None and reporting.attempt.ended_at is None:
+        values["ran_s"] = ran_s
+    reporting.change_node(node, **values)
     return expected
 
 
-def _moment(reporting: _Reporting, node: int, event: WorkerEvent, now: datetime) -> datetime:
-    """When it happened: by the node's clock where the report is late, as after an outage of the
-    server; then since it was last heard of. Otherwise now, since the node's clock may be wrong.
+def _moment(reporting: _Reporting, event: WorkerEvent, now: datetime) -> datetime:
+    """When it happened, however long the server was unreachable before that; not before the
+    attempt, nor before its job ran.
     """
-    seen_at = reporting.nodes[node].seen_at
-    if now - seen_at <= endings.LATE:
-        return now
-    started_at = reporting.job.started_at if reporting.job is not None else None
-    return min(max(event.at, seen_at, started_at or seen_at), now)
+    since = reporting.attempt.created_at
+    if reporting.job is not None and reporting.job.started_at is not None:
+        since = max(since, reporting.job.started_at)
+    age_s = min(event.age_s, max(0.0, (now - since).total_seconds()))
+    return clock.earlier(now, age_s)
 
 
 def _apply(

@@ -21,6 +21,7 @@ from torchyard.base.documents import secret_variables
 from torchyard.base.home import handed_sockets
 from torchyard.compute import actions as computes
 from torchyard.compute import machines
+from torchyard.compute.engine_settings import preemption_grace_s
 from torchyard.compute.types import Compute
 from torchyard.environments.services import Environments
 from torchyard.environments.types import from_json as environment_from_json
@@ -139,6 +140,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         server_id=services.for_nodes.server_id,
         person=job.owner,
         timeout_s=timeout_s,
+        preemption_grace_s=preemption_grace_s(compute.settings if compute else {}),
         rehearsed_gpus=_rehearsed_gpus(compute, job),
         communication_backend=spec.communication_backend,
         preflight=own_properties.preflight(spec.properties),

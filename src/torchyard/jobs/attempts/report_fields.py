@@ -38,6 +38,7 @@ MOST_FACTS_BYTES = 64 << 10
 _TEXT = 1000
 _NUMBERS = range(-(2**31), 2**31)
 _SEQUENCE = range(2**53)
+_MOST_SECONDS = 1e10
 
 
 def check_node(node: int, port: int | None = None) -> None:
@@ -63,8 +64,13 @@ def check_facts(facts: Mapping[str, Any]) -> None:
         )
 
 
-def read_events(node: int, events: Sequence[Mapping[str, Any]]) -> list[WorkerEvent]:
+def read_events(
+    node: int, events: Sequence[Mapping[str, Any]], steady_s: float | None = None
+) -> list[WorkerEvent]:
     """What a node's worker sent, in its order.
+
+    Args:
+        steady_s: the node's clock that nobody sets as it sent them; each event has it as well.
 
     Raises:
         InvalidInput: one of them is not a valid event.
@@ -75,7 +81,17 @@ def read_events(node: int, events: Sequence[Mapping[str, Any]]) -> list[WorkerEv
         raise LimitExceeded(
             f"{len(events)} events are too many for one request", f"send at most {MOST_EVENTS}"
         )
-    return [_event(event) for event in events]
+    check_seconds("steady_s", steady_s)
+    return [_event(event, steady_s) for event in events]
+
+
+def check_seconds(key: str, seconds: float | None) -> None:
+    """
+    Raises:
+        InvalidInput: not a length of time.
+    """
+    if seconds is not None and not 0 <= seconds < _MOST_SECONDS:
+        raise InvalidInput(f"`{key}` must be a number of seconds, not {seconds}")
 
 
 def check_records(node: int, seq: int, records: Sequence[Any]) -> None:
@@ -93,7 +109,7 @@ def check_records(node: int, seq: int, records: Sequence[Any]) -> None:
         )
 
 
-def _event(event: Mapping[str, Any]) -> WorkerEvent:
+def _event(event: Mapping[str, Any], sent_steady_s: float | None) -> WorkerEvent:
     seq, kind, body = event.get("seq"), event.get("kind"), event.get("body")
     if not _is_whole(seq, _SEQUENCE) or not isinstance(kind, str):
         raise InvalidInput("an event needs `seq`, a number, and `kind`, a string")
@@ -106,7 +122,17 @@ def _event(event: Mapping[str, Any]) -> WorkerEvent:
         ) from error
     if body is not None and not isinstance(body, Mapping):
         raise InvalidInput(f"the body of event {seq} must be an object")
-    return WorkerEvent(seq, at, _report(seq, kind, body or {}))
+    report = _report(seq, kind, body or {})
+    return WorkerEvent(seq, at, report, _age_s(seq, event.get("steady_s"), sent_steady_s))
+
+
+def _age_s(seq: int, steady_s: Any, sent_steady_s: float | None) -> float:
+    if steady_s is None or sent_steady_s is None:
+        return 0.0
+    if isinstance(steady_s, bool) or not isinstance(steady_s, (int, float)):
+        raise InvalidInput(f"`steady_s` of event {seq} must be a number")
+    age_s = sent_steady_s - steady_s
+    return age_s if 0 <= age_s < _MOST_SECONDS else 0.0
 
 
 def _report(seq: int, kind: str, body: Mapping[str, Any]) -> Report:

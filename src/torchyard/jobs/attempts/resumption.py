@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from sqlalchemy import Connection
 
-from torchyard.base.clock import Clock
 from torchyard.compute import actions as computes
 from torchyard.jobs.attempts import losses, root_cause
 from torchyard.jobs.attempts.losses import Try
@@ -45,7 +45,7 @@ def checkpoint_for(services: FileServices, job: Job, error: JobError) -> Checkpo
 
 def goes_on(
     connection: Connection,
-    clock: Clock,
+    ended_at: datetime,
     job: Job,
     attempt: Attempt,
     failed: AttemptNode,
@@ -61,13 +61,12 @@ def goes_on(
     """
     if checkpoint is None:
         return False
-    now = clock.now()
     details = {**error.details, CHECKPOINT: {"name": checkpoint.name, "order": checkpoint.order}}
-    ended = replace(attempt, ended_at=now, error=replace(error, details=details))
+    ended = replace(attempt, ended_at=ended_at, error=replace(error, details=details))
     tries = _tries([*attempt_store.attempts_of(connection, job.id)[:-1], ended])
     if losses.is_stuck(tries):
         message = f"{losses.MOST} attempts in a row ended without a newer checkpoint"
-        progress.notice(connection, job, message, now)
+        progress.notice(connection, job, message, ended_at)
         return False
     slots = computes.slots_of(connection, attempt.id)
     at_fault = [node.node for node in nodes if root_cause.is_at_fault(node, nodes)]
@@ -76,7 +75,7 @@ def goes_on(
     progress.resumed(
         connection,
         job,
-        now,
+        ended_at,
         exit_code=failed.exit_code or 1,
         error=ended.error,
         attempt=attempt,

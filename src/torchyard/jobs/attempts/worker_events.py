@@ -113,8 +113,11 @@ Report = (
 
 @dataclass(frozen=True)
 class WorkerEvent:
-    """`seq` counts per node from 0; `at` is the node's own time."""
+    """`seq` counts per node from 0; `at` is the node's own time. It happened `age_s` before it was
+    sent, by a clock that nobody sets.
+    """
 
     seq: int
     at: datetime
     report: Report
+    age_s: float = 0.0

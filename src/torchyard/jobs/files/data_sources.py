@@ -53,6 +53,20 @@ def pin(
     return data.pin(services.db, services.datastores, workspace, type, path, mode)
 
 
+def asset_uri(services: FileServices, workspace: str, type: str, path: str) -> str:
+    """The URI to keep for a data asset, whose data may be written later.
+
+    Raises:
+        InvalidInput: a path of no known form, a type that doesn't suit.
+        NotFound: no such job, output, datastore or asset.
+    """
+    if is_job_path(path):
+        path = find(services, workspace, path)
+    stores = services.datastores
+    pinned = data.pin(services.db, stores, workspace, type, path, "ro_mount", may_be_missing=True)
+    return pinned.path
+
+
 def _of_output(job: Job, job_uri: uris.JobUri) -> DatastoreUri:
     locations = outputs.destinations(job)
     output_place = locations.get(job_uri.output)

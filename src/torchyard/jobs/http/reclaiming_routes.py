@@ -71,7 +71,7 @@ def store(services: ServicesOf, identity: Person, changes: JsonBody) -> dict[str
 def disk(services: ServicesOf, identity: Person, limit: int = 10) -> dict[str, Any]:
     _only_the_owner(identity)
     if not 1 <= limit <= 1000:
-        raise InvalidInput(f"`limit` is {limit}", "use 1 to 1000")
+        raise InvalidInput(f"`limit` must be between 1 and 1000, not {limit}")
     use = disk_use.measure(services)
     return {
         "total_bytes": use.total_bytes,

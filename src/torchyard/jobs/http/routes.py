@@ -155,7 +155,10 @@ async def stream(
     services: ServicesOf, workspace: str, name: str, after: int = 0, offsets: str = "{}"
 ) -> LiveStream:
     if not 0 <= after < 2**62:
-        raise InvalidInput(f"`after` is {after}", "take it from the stream's frames")
+        raise InvalidInput(
+            f"`after` must be the number of an event, not {after}",
+            "take it from the stream's frames",
+        )
     job = await run_in_threadpool(actions.get, services, workspace, name)
     cursor = streams.Cursor(after, _offsets(offsets))
     return LiveStream(streams.frames(services, job, cursor), _STREAM)

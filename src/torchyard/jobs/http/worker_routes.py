@@ -46,9 +46,12 @@ def report(
     node: Annotated[int, Body()],
     events: Annotated[list[dict[str, Any]], Body()],
     watched: Annotated[bool, Body()] = False,
+    steady_s: Annotated[float | None, Body()] = None,
+    ran_s: Annotated[float | None, Body()] = None,
 ) -> dict[str, Any]:
-    node_events = report_fields.read_events(node, events)
-    receipt = node_reports.receive(services, attempt_id, node, node_events)
+    node_events = report_fields.read_events(node, events, steady_s)
+    report_fields.check_seconds("ran_s", ran_s)
+    receipt = node_reports.receive(services, attempt_id, node, node_events, ran_s)
     attempt = receipt.attempt
     stop = StopRequest(attempt.order, attempt.order_reason)
     response = {"next": receipt.following, **_control(stop)}

@@ -158,7 +158,7 @@ def _smtp(document: Any, folder: Path) -> SmtpSettings:
 def _port(body: Mapping[str, Any], default: int) -> int:
     port = fields.count(body, "port", ["smtp"], default=default, least=1)
     if port > 65535:
-        raise InvalidInput(f"`port` is {port}", "use 1 to 65535", at=["smtp", "port"])
+        raise InvalidInput(f"`port` must be between 1 and 65535, not {port}", at=["smtp", "port"])
     return port
 
 

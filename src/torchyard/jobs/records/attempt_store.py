@@ -16,6 +16,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     false,
+    func,
     insert,
     or_,
     select,
@@ -79,6 +81,7 @@ attempt_nodes = Table(
     Column("failed_at", Instant),
     Column("preflight", JSON),
     Column("interactive", JSON),
+    Column("ran_s", Float),
 )
 
 
@@ -190,6 +193,21 @@ def change_node(
     table = attempt_nodes.c
     these = (table.attempt_id == attempt_id) & (table.node == node)
     connection.execute(update(attempt_nodes).where(these).values(values))
+
+
+def ran_s(connection: Connection, job_id: int) -> float | None:
+    """How long a job's command ran in all attempts, as nodes measured it: of each attempt the one
+    where it ran longest. None where no node has said.
+    """
+    of_attempts = (
+        select(func.max(attempt_nodes.c.ran_s).label("ran_s"))
+        .join(attempts, attempts.c.id == attempt_nodes.c.attempt_id)
+        .where(attempts.c.job_id == job_id)
+        .group_by(attempts.c.id)
+        .subquery()
+    )
+    seconds: float | None = connection.execute(select(func.sum(of_attempts.c.ran_s))).scalar()
+    return seconds
 
 
 def error_of(body: dict[str, Any] | None) -> JobError | None:

@@ -65,11 +65,19 @@ def move(connection: Connection, job: Job, status: Status, now: datetime) -> Job
     if status in ENDED:
         values["ended_at"] = now
         if job.started_at is not None:
-            values["duration_s"] = clock.seconds_since(job.started_at, job.started_steady, now)
+            values["duration_s"] = _duration_s(connection, job, job.started_at, now)
     store.change_job(connection, job.id, **values)
     store.add_event(connection, job.id, now, StatusChanged(status))
     changed: dict[str, Any] = {**values, "status": status}
     return replace(job, **changed)
+
+
+def _duration_s(connection: Connection, job: Job, start: datetime, end: datetime) -> float:
+    """How long the command ran: as its nodes measured it, or since the start where none did."""
+    measured_s = attempt_store.ran_s(connection, job.id)
+    if measured_s is not None:
+        return measured_s
+    return clock.seconds_since(start, job.started_steady, end)
 
 
 def start_stage(

@@ -52,6 +52,7 @@ class AttemptColumns(TypedDict, total=False):
 class NodeColumns(TypedDict, total=False):
     next_seq: int
     seen_at: datetime
+    ran_s: float
     state: str
     address: str
     port: int | None

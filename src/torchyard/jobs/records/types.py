@@ -93,8 +93,8 @@ class Job:
     pauses after a failed attempt, and then it is kept off `avoided_slots` of its cluster. Jobs are
     sorted by `priority_rank` (see admission/queue.py); `limit_s` is its `limits.timeout`, None
     without; each of its nodes takes so many `gpus`. `started_steady` is the steady clock's reading
-    as it started (see base/clock.py), `duration_s` how long it then ran by that clock; None for
-    jobs that have not ended, and runs outside any job.
+    as it started (see base/clock.py), `duration_s` how long its command ran, all attempts together
+    (see progress.py); None for jobs that have not ended, and runs outside any job.
     """
 
     id: int
@@ -229,6 +229,7 @@ class NodeState(str, Enum):
 class AttemptNode:
     """What one node has told of itself; `preflight` is what it knew and found out before its ranks
     started, `interactive` has its `services`, until when it is `held`, and its `early_exit`.
+    `ran_s` is how long the command ran there, as the node measured it; None before its start.
     """
 
     attempt_id: str
@@ -243,6 +244,7 @@ class AttemptNode:
     failed_at: datetime | None = None
     preflight: dict[str, Any] | None = None
     interactive: dict[str, Any] | None = None
+    ran_s: float | None = None
 
 
 @dataclass(frozen=True)

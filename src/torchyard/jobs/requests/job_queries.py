@@ -88,7 +88,7 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
     columns = _columns([name for name in request.columns if name != _WAITING])
     maximum = _MOST_JOBS_WITH_ALL if None in columns.values() else _MOST_JOBS
     if not 1 <= request.limit <= maximum:
-        raise InvalidInput(f"`limit` is {request.limit}", f"use 1 to {maximum}")
+        raise InvalidInput(f"`limit` must be between 1 and {maximum}, not {request.limit}")
     after = _parse_token(request.before, order)
     if request.parent:
         actions.get(services, workspace, request.parent)

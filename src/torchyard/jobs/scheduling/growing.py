@@ -3,8 +3,8 @@
 Owns: which running attempts are asked to stop for nodes that are free, and when.
 Leaves: stopping them to resizing.py, how many nodes the next attempt gets to claims.py, jobs that
 give nodes away to shrinking.py.
-Always: only for nodes that nobody else waits for; an attempt has run for the job's pause before; an
-engine is asked outside of any transaction.
+Always: only for nodes that nobody else waits for; an attempt has run for the job's pause before,
+and its job has saved something; an engine is asked outside of any transaction.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_checks, shares
+from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import attempt_store, isolation, round_store, store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.scheduling import elastic_sizes, resizing
@@ -63,8 +64,13 @@ def _grow(services: Services, walk: Walk, job_id: int) -> None:
         except (EngineUnreachable, EngineRefused):
             return
     growth = _growth(services, walk, job, compute)
-    if growth is not None:
+    if growth is not None and _has_saved(services, job):
         resizing.stop(services, tries[-1], growth.node_count, growth.free)
+
+
+def _has_saved(services: Services, job: Job) -> bool:
+    """Whether the next attempt would find anything; without it, more nodes begin from the start."""
+    return any(True for _ in artifacts.list_earlier(services, job))
 
 
 def _growth(services: Services, walk: Walk, job: Job, compute: Compute) -> _Growth | None:

@@ -212,7 +212,7 @@ def _command(
             at=("command",) if "command" in job else (),
         )
     if "\0" in command:
-        raise InvalidSpec("the command holds a NUL character", "remove it", at=("command",))
+        raise InvalidSpec("the command contains a NUL character", "remove it", at=("command",))
     bounded(command, _LONGEST_COMMAND, "`command`", at=("command",))
     expressions.check_command(command, inputs, outputs)
     return command
@@ -342,7 +342,7 @@ def _variables(job: Mapping[str, Any]) -> dict[str, str]:
             )
         if "\0" in value:
             raise InvalidSpec(
-                f"the value of `{variable}` holds a NUL character",
+                f"the value of `{variable}` contains a NUL character",
                 "remove it",
                 at=("environment_variables", variable),
             )

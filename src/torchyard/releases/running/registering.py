@@ -21,6 +21,7 @@ from torchyard.jobs.services import FileServices
 from torchyard.releases.records.types import Record
 from torchyard.releases.running import candidates
 from torchyard.releases.vulnerabilities import locked
+from torchyard.shared.sizes import size_text
 
 
 def in_words(wheels: Mapping[str, Any]) -> str:
@@ -30,7 +31,7 @@ def in_words(wheels: Mapping[str, Any]) -> str:
     without = wheels["without"]
     note = f"; none of {', '.join(without[:5])}" if without else ""
     folder = f" in `{wheels['folder']}`" if wheels.get("folder") else ""
-    return f"kept wheels: {wheels['count']}, {wheels['size_bytes'] / 1e6:.1f} MB{folder}{note}"
+    return f"kept wheels: {wheels['count']}, {size_text(wheels['size_bytes'])}{folder}{note}"
 
 
 def _wheels(wheels: Mapping[str, Any]) -> dict[str, str]:

@@ -172,7 +172,7 @@ def _percentage(body: Mapping[Any, Any], at: At) -> int:
         raise InvalidSpec(f"the policy needs `{key}`", f"for example `{key}: 20`", at=at)
     value = count(body, key, at, default=0, least=1)
     if value > 99:
-        raise InvalidSpec(f"`{key}` is {value}", "a whole number from 1 to 99", at=(*at, key))
+        raise InvalidSpec(f"`{key}` must be between 1 and 99, not {value}", at=(*at, key))
     return value
 
 

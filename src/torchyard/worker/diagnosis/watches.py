@@ -3,7 +3,8 @@
 Owns: when a gang counts as hung, where each of its ranks is, the failures and notices about it.
 Leaves: the idle time of the whole job to the server, which hears from all nodes; stacks to
 stacks.py, which ranks have joined to joined_ranks.py.
-Always: only what the job's properties request is watched.
+Always: only what the job's properties request is watched, and of jobs on several machines their
+connections, which tells and ends nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torchyard.shared.plurals import plural
 from torchyard.worker.diagnosis import stacks
 from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.cut_connections import CutConnections
 from torchyard.worker.diagnosis.joined_ranks import JoinedRanks
 from torchyard.worker.diagnosis.stacks import RankPosition
 from torchyard.worker.launch.ranks import Rank
@@ -60,12 +62,17 @@ class Watches:
         self._started = time.monotonic()
         self._joined_ranks = JoinedRanks(rendezvous.address, rendezvous.port)
         self._all_joined = plan.rendezvous_timeout_s <= 0 or plan.world_size == 1
+        is_apart = plan.node_count > 1 and not plan.single_host
+        self._connections = CutConnections(rendezvous.hosts, context.node) if is_apart else None
         self._reported_idle_s = 0.0
         self._stacks_again_at = 0.0
         self.positions: list[dict[str, Any]] = []
 
     def check(self, running: Mapping[int, Rank]) -> float:
         intervals_s = [_CHECK_EVERY_S]
+        if self._connections is not None and running:
+            for message in self._connections.news(next(iter(running))):
+                self._post_event("notice", message=message)
         if not self._all_joined:
             self._check_rendezvous(running)
             intervals_s.append(max(0.2, self._plan.rendezvous_timeout_s / _CHECKS_PER_LIMIT))

@@ -28,6 +28,7 @@ from torchyard.shared.environment_mark import mark_of
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.retry_delays import retry
+from torchyard.shared.sizes import size_text
 from torchyard.worker.files import node_cache
 from torchyard.worker.files.blobs import relative_path
 from torchyard.worker.files.fetched_files import FetchedFiles, FileEntry
@@ -129,7 +130,7 @@ class _Fetching:
 
     def _make_environment(self, draft: Path) -> None:
         files = self._list("environment")
-        self._say(f"fetching the environment from the server, {_megabytes(files.size_bytes)}")
+        self._say(f"fetching the environment from the server, {size_text(files.size_bytes)}")
         self._fetch("environment", files, draft)
         python = files.body.get("python") or {}
         program = self._python(python) if python else None
@@ -335,7 +336,3 @@ def _sha256(file: Path) -> str:
         for block in iter(lambda: opened.read(1 << 20), b""):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:,.0f} MB"

@@ -98,13 +98,14 @@ class Gang:
     `limits` and `network` are those of ranks that are yet to be started; `guests` are beside them.
 
     Args:
+        grace_s: how long ranks have after SIGTERM, asked once they are to end.
         forgive: the exit that a rank with an exit code other than 0 is to be recorded with.
     """
 
     def __init__(
         self,
         mark: str,
-        grace_s: float,
+        grace_s: Callable[[], float],
         on_exit: Callable[[RankExit], None],
         on_stop: Callable[[str], None] = lambda _: None,
         is_urgent: Callable[[], bool] = lambda: False,
@@ -292,7 +293,7 @@ class Gang:
         return [process for process in family if process.pid not in bystanders]
 
     def _end_all(self, find: Callable[[], list[Process]]) -> None:
-        processes.end(find, self._grace_s, self._reap, self._is_urgent)
+        processes.end(find, self._grace_s(), self._reap, self._is_urgent)
 
     def _is_active(self) -> bool:
         """Whether ranks or their launcher still run, unless the launcher failed."""

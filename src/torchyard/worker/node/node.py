@@ -84,7 +84,7 @@ class Node:
         self._link = Connection.of_plan(plan, base)
         self._gang = Gang(
             processes.mark(plan.attempt_id, node),
-            plan.grace_s,
+            self._grace_s,
             self._rank_exited,
             self._stopping,
             lambda: self._control.urgent,
@@ -121,6 +121,11 @@ class Node:
         self._checkpoints: CheckpointDelivery | None = None
         self._peer_copies: PeerCopies | None = None
         self._resumption: Resumption | None = None
+
+    def _grace_s(self) -> float:
+        """Ranks that go on later have longer to save what they need for that."""
+        goes_on = self._control.reason in ("preempted", "resized")
+        return self._plan.preemption_grace_s if goes_on else self._plan.grace_s
 
     def run(self) -> int:
         """Run all steps and return the node's exit code."""
@@ -330,9 +335,11 @@ class Node:
 
     def _watches(self, prepared: Prepared) -> Watches | None:
         plan = self._plan
-        if max(plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s) <= 0:
+        is_apart = plan.node_count > 1 and not plan.single_host
+        limits = plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s
+        if max(limits) <= 0 and not is_apart:
             return None
-        from torchyard.worker.diagnosis.watches import Watches  # Few jobs enable them.
+        from torchyard.worker.diagnosis.watches import Watches  # Few jobs have some.
 
         return Watches(
             plan,

@@ -27,6 +27,9 @@ _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0)
 _REFUSAL_LIMIT_S = 120.0
 _SHORT_LENGTH = 200
 _NOTHING = object()
+# The command runs from the first of these to the first of the others.
+_STARTS = "ranks_started"
+_ENDS = ("node_held", "node_finalizing", "node_exited")
 
 
 class Events:
@@ -64,6 +67,10 @@ class Events:
         self._refused_at: Optional[float] = None
         # A recovery worker continues where the worker died.
         self._events: list[dict[str, Any]] = _read(folder / "events.jsonl")
+        self._started_s: Optional[float] = None
+        self._ended_s: Optional[float] = None
+        for event in self._events:
+            self._note_run(event)
         self._spool = open(folder / "events.jsonl", "ab", buffering=0)
         self._unwritten = b""
         self._next = 0
@@ -86,9 +93,11 @@ class Events:
             event = {
                 "seq": len(self._events),
                 "at": now_text(earlier_s),
+                "steady_s": round(_steady_s() - earlier_s, 6),
                 "kind": kind,
                 "body": body,
             }
+            self._note_run(event)
             self._unwritten += json.dumps(event).encode() + b"\n"
             self._write()
             self._events.append(event)
@@ -120,11 +129,7 @@ class Events:
         failures = 0
         while not self._control.over and not self._closed:
             events = self._batch(0.0 if failures else self._heartbeat_s)
-            body = {
-                "node": self._node,
-                "events": events,
-                **({"watched": True} if self._watched else {}),
-            }
+            body = self._report(events)
             try:
                 response = self._connection.call("POST", "/report", body, timeout_s=15.0)
             except AttemptOver:
@@ -156,6 +161,30 @@ class Events:
         self._connection.close()
         with self._changed:
             self._changed.notify_all()
+
+    def _report(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        ran_s = self._ran_s()
+        return {
+            "node": self._node,
+            "events": events,
+            "steady_s": _steady_s(),
+            **({} if ran_s is None else {"ran_s": ran_s}),
+            **({"watched": True} if self._watched else {}),
+        }
+
+    def _note_run(self, event: dict[str, Any]) -> None:
+        kind, steady_s = event.get("kind"), event.get("steady_s")
+        if kind == _STARTS and self._started_s is None:
+            self._started_s = steady_s
+        if kind in _ENDS and self._ended_s is None:
+            self._ended_s = steady_s
+
+    def _ran_s(self) -> Optional[float]:
+        """How long the command ran here so far; None before its ranks have started."""
+        if self._started_s is None:
+            return None
+        ended_s = self._ended_s
+        return round((_steady_s() if ended_s is None else ended_s) - self._started_s, 6)
 
     def _narrow(self, events: list[dict[str, Any]], refusal: Refused) -> bool:
         """Find the event that the server refuses, and put a shorter one in its place.
@@ -246,6 +275,11 @@ def _read(file: Path) -> list[dict[str, Any]]:
     if valid_bytes < len(content):
         os.truncate(file, valid_bytes)
     return events
+
+
+def _steady_s() -> float:
+    """Seconds by a clock that nobody sets, the same in every process of this machine."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def now_text(earlier_s: float = 0.0) -> str:

@@ -8,6 +8,7 @@ Always: what the server itself prints stays as it is.
 import importlib
 import os
 
+import abandoned_requests
 import scoring_error
 
 try:
@@ -25,5 +26,6 @@ except BaseException as error:
 
 with open(os.path.join(os.environ["TORCHYARD_SERVING_STATE"], "ready"), "a") as ready:
     ready.write(".")
+app = abandoned_requests.WithoutAbandoned(app)
 
 __all__ = ["app"]

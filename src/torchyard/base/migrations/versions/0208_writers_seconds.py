@@ -1,4 +1,7 @@
-"""Record which job wrote a file of a datastore, and when; of those that are there nobody knows."""
+"""Record which job wrote a file of a datastore, and how long a node ran the command.
+
+Of what is there nobody knows either.
+"""
 
 from __future__ import annotations
 
@@ -12,3 +15,4 @@ down_revision = "0207"
 def upgrade() -> None:
     op.add_column("checksums", sa.Column("job", sa.String(256), nullable=False, server_default=""))
     op.add_column("checksums", sa.Column("written_at", sa.BigInteger()))
+    op.add_column("attempt_nodes", sa.Column("ran_s", sa.Float()))
