@@ -4,8 +4,6 @@ Owns: reading from the kernel's tables which nodes do not acknowledge what was s
 Leaves: telling it to watches.py.
 Always: nothing is sent; one lost packet says nothing, and an answer ends the silence. A rank that
 waits without having sent anything is not seen on its own node, but on that of its peer.
-
-Source: proc_net_tcp in the kernel's documentation.
 """
 
 from __future__ import annotations
@@ -15,6 +13,8 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+
+from torchyard.worker.system import tcp_table
 
 LIMIT_S = 20.0
 """After so long without an answer; the kernel has sent the same seven times by then."""
@@ -40,7 +40,7 @@ class CutConnections:
     ) -> None:
         self._node = node
         self._nodes = {host: other for other, host in enumerate(hosts) if host != hosts[node]}
-        self._read = read or _tables
+        self._read = read or tcp_table.lines
         self._now = now
         self._since: dict[_Connection, float] = {}
         self._told: set[str] = set()
@@ -100,14 +100,3 @@ def _address(written: str) -> str:
         return socket.inet_ntoa(packed)
     address = ipaddress.IPv6Address(packed)
     return str(address.ipv4_mapped or address)
-
-
-def _tables(pid: int) -> list[str]:
-    lines: list[str] = []
-    for table in ("tcp", "tcp6"):
-        try:
-            with open(f"/proc/{pid}/net/{table}") as file:
-                lines += file.read().splitlines()[1:]
-        except OSError:
-            continue
-    return lines

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Mapping
 
 from torchyard.worker.launch.ranks import Rank
-from torchyard.worker.system import processes
+from torchyard.worker.system import processes, tcp_table
 
 _ESTABLISHED, _LISTENS = "01", "0A"
 
@@ -75,19 +75,10 @@ def _sockets(port: int) -> set[str]:
 
 
 def _tcp_sockets() -> Iterator[tuple[str, str, str, str]]:
-    """(local address, remote address, state, inode), as the kernel writes them.
-
-    Source: proc_net_tcp in the kernel's documentation.
-    """
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table) as file:
-                lines = file.read().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            yield fields[1], fields[2], fields[3], fields[9]
+    """(local address, remote address, state, inode), as the kernel writes them."""
+    for line in tcp_table.lines():
+        fields = line.split()
+        yield fields[1], fields[2], fields[3], fields[9]
 
 
 def _has_socket(pid: int, sockets: set[str]) -> bool:
