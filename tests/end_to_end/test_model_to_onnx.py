@@ -49,8 +49,9 @@ def test_a_model_of_a_job_becomes_an_onnx_model_with_its_signature(
     yard("job", "create", "-f", str(tmp_path / "job.yml"), "--stream")
     yard.completed("maker")
     printed = yard(
-        "model", "export-onnx", "net:1", "--input", "image=1,1,8,8/float32", "--optimize", "basic"
-    )
+        "model", "export-onnx", "net:1", "--input", "image=1,1,8,8/float32", "--optimize", "basic",
+        timeout_s=800,  # it installs the programs that export
+    )  # fmt: skip
     assert "MAX DIFFERENCE" in printed and "within 0.001" in printed
     model = json.loads(yard("model", "show", "-n", "net-onnx", "-o", "json"))
     assert model["signature"]["inputs"] == [
