@@ -34,6 +34,7 @@ from torchyard.jobs.requests import job_queries
 MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
+    "0208_sampled_metrics.py": "b229f43e920fd2bda3e3395eec5c3a00d238941b7d2bc3d179d564fcaf618f58",
     "0207_metric_owners.py": "e38fe1ef97191b6ade83d3af79648727d79b277c77b3818afe515560f66879a0",
     "0206_workspace_blobs.py": "0555ece00fe1d3da26ac72489db66cf50f5289e0337f979ec1da019c2d573d4e",
     "0205_sealed_secrets.py": "f83235f6a84a3ac5185ffdc58ce0de9a547e79147d904f2cd32c0ddea05bda3b",
