@@ -74,7 +74,7 @@ class RealServer:
             self._listener.close()
             raise
         self.token = Settings(home).token_file.read_text().strip()
-        self._signals = parts.services.signals
+        self.services = parts.services
         self._server = listeners.Server(uvicorn.Config(face, log_level="error", lifespan="on"))
         self._own.server = self._server
         self._thread = threading.Thread(
@@ -109,7 +109,7 @@ class RealServer:
             }
 
     def stop(self) -> None:
-        self._signals.close()
+        self.services.signals.close()
         self._own.close()
         self._server.should_exit = True
         self._thread.join(60)

@@ -21,7 +21,9 @@ from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data.datastores import Datastores
 from torchyard.environments.services import Environments
+from torchyard.jobs import actions
 from torchyard.jobs.history.history import History
+from torchyard.jobs.history.history_records import SampledMetric, metric
 from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
@@ -91,6 +93,11 @@ class Server:
 
     def get(self, path: str, /, expect: int = 200, token: str = "yard_p_ada", **fields: Any) -> Any:
         return self.call("GET", path, expect, token, params=fields)
+
+    def sample(self, run_id: str, key: str, value: float) -> None:
+        """What the worker of the run's node would send."""
+        job = actions.get(self.services, "default", run_id)
+        self.services.history.append(job.id, [SampledMetric(metric(key, value, 1))])
 
     def new_run(self, experiment_id: str = "0", **fields: Any) -> str:
         run = self.post("runs/create", experiment_id=experiment_id, **fields)

@@ -179,15 +179,19 @@ def test_experiments_can_be_filtered_and_paged(server: Server) -> None:
 def test_what_the_worker_samples_is_found_when_it_is_asked_for(server: Server) -> None:
     key = "system/node-0/cpu_utilization_percentage"
     run_id = server.new_run(run_name="a")
-    server.post("runs/log-batch", run_id=run_id, metrics=[metric("acc", 1), metric(key, 50)])
+    own = "system/node-7/temperature"
+    server.post("runs/log-batch", run_id=run_id, metrics=[metric("acc", 1), metric(own, 40)])
+    server.sample(run_id, key, 50)
 
     def metrics_of(**fields: Any) -> list[str]:
         (run,) = server.post("runs/search", experiment_ids=["0"], **fields)["runs"]
         return [item["key"] for item in run["data"]["metrics"]]
 
-    assert metrics_of() == ["acc"]
-    assert metrics_of(filter=f"metrics.`{key}` > 10") == ["acc", key]
-    assert metrics_of(order_by=[f"metrics.`{key}` DESC"]) == ["acc", key]
+    assert metrics_of() == ["acc", own]
+    assert metrics_of(filter=f"metrics.`{key}` > 10") == ["acc", key, own]
+    assert metrics_of(order_by=[f"metrics.`{key}` DESC"]) == ["acc", key, own]
+    run = server.get("runs/get", run_id=run_id)["run"]
+    assert [item["key"] for item in run["data"]["metrics"]] == ["acc", own]
     history = server.get("metrics/get-history", run_id=run_id, metric_key=key)
     assert [point["value"] for point in history["metrics"]] == [50]
 

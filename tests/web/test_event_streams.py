@@ -192,12 +192,12 @@ def test_a_stream_goes_on_where_it_was_left(site: Served) -> None:
         await keeping.until(lambda it: bool(it.of("job")))
         again = Stream(site, "rita", last_id=left_at)
         await again.until(lambda it: bool(it.of("job")))
-        assert again.of("hello") == [{"resumed": True}]
+        assert [hello["resumed"] for hello in again.of("hello")] == [True]
         assert again.of("job")[0]["name"] == "one"
         for unknown in ("feed0000-1", "x", "-", f"{left_at.split('-')[0]}-99999", f"{left_at}x"):
             reopened = Stream(site, "rita", last_id=unknown)
             await reopened.until(lambda it: bool(it.of("hello")))
-            assert reopened.of("hello") == [{"resumed": False}], unknown
+            assert [hello["resumed"] for hello in reopened.of("hello")] == [False], unknown
             await reopened.close()
         await keeping.close()
         await again.close()
@@ -219,7 +219,7 @@ def test_who_was_away_too_long_is_told_to_begin_again(
             await keeping.until(partial(_has_jobs, number + 1))
         again = Stream(site, "rita", last_id=left_at)
         await again.until(lambda it: bool(it.of("hello")))
-        assert again.of("hello") == [{"resumed": False}]
+        assert [hello["resumed"] for hello in again.of("hello")] == [False]
         hub = site.client.app.state.event_streams.hub  # type: ignore[attr-defined]
         feed = hub.enter("default")
         assert event_routes._since(
@@ -251,12 +251,36 @@ def test_a_person_has_a_bounded_number_of_streams(site: Served) -> None:
     _run(site, scenario)
 
 
-def test_streams_of_other_workspaces_and_jobs_are_refused(site: Served) -> None:
+def test_a_stream_says_whose_it_is_and_which_jobs_are_not_there(site: Served) -> None:
+    """Of a browser's tabs, one with a job that was deleted does not end the stream of all."""
     site.ok("home", "POST", "/v1/workspaces", {"name": "vision"})
     site.ok("home", "POST", "/v1/workspaces/vision/jobs", {**JOB, "name": "theirs"})
+    _create(site, "one")
+
+    async def scenario() -> None:
+        stream = Stream(site, "rita", "job=theirs&job=one&job=gone")
+        await stream.until(lambda it: bool(it.of("hello")))
+        whoami = await _do(lambda: site.ok("rita", "GET", "/v1/whoami"))
+        assert stream.of("hello") == [
+            {
+                "resumed": False,
+                "user": "rita",
+                "token": whoami["token"],
+                "missing": ["theirs", "gone"],
+            }
+        ]
+        await _do(lambda: _log_metric(site, "one", "loss", 1.0, 1))
+        await stream.until(lambda it: bool(it.of("metrics")))
+        assert [event["job"] for event in stream.of("metrics")] == ["one"]
+        await stream.close()
+
+    _run(site, scenario)
+
+
+def test_streams_of_other_workspaces_are_refused(site: Served) -> None:
+    site.ok("home", "POST", "/v1/workspaces", {"name": "vision"})
     site.client.headers["accept"] = "text/event-stream"
     site.refused("dan", "GET", "/v1/workspaces/vision/events")
-    assert site.ask("dan", "GET", f"{HERE}/events?job=theirs").status_code == 404
     assert site.ask("dan", "GET", f"{HERE}/events?compute=no").status_code == 404
     assert site.ask("dan", "GET", f"{HERE}/events?jobs=some").status_code == 400
     many = "&".join(f"job=j{number}" for number in range(101))
@@ -324,7 +348,7 @@ def test_without_a_stream_nothing_is_read(site: Served, monkeypatch: pytest.Monk
         assert not signals._listeners and not hub._feeds and not hub._progress
         again = Stream(site, "rita", last_id=stream.events[0][2])
         await again.until(lambda it: bool(it.of("hello")))
-        assert again.of("hello") == [{"resumed": False}]
+        assert [hello["resumed"] for hello in again.of("hello")] == [False]
         await again.close()
 
     _run(site, scenario)

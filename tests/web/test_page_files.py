@@ -47,6 +47,7 @@ def test_every_response_of_the_page_has_its_policy(site: Served) -> None:
         answer = page.client.get(path, follow_redirects=False)
         policy = answer.headers["content-security-policy"]
         assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy
+        assert "worker-src 'self'" in policy
         assert "unsafe" not in policy and "*" not in policy
         assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
         assert answer.headers["x-frame-options"] == "DENY"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 WAIT_MS = 150_000
 AXE = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"
@@ -88,6 +94,92 @@ def cookies_of(chromium: Any, yard: Any) -> Any:
     state = context.storage_state()
     context.close()
     return state
+
+
+def token_of(yard: Any) -> str:
+    """That of the person whose home the server has."""
+    token: str = (yard.home / "token").read_text().strip()
+    return token
+
+
+def ask(server: str, token: str, path: str, body: Any = None) -> str:
+    """What the server answers; a `body` is posted."""
+    request = urllib.request.Request(
+        server + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        content: str = answer.read().decode()
+        return content
+
+
+def sign_in(page: Any, token: str) -> None:
+    page.get_by_label("Token").fill(token)
+    page.keyboard.press("Enter")
+    page.get_by_role("navigation", name="Sections").wait_for()
+
+
+class Line:
+    """A way to a server that can be cut, as one that a machine slept through.
+
+    `requests` are the addresses of the event streams that were asked for over it.
+    """
+
+    def __init__(self, server: str) -> None:
+        address = urlsplit(server)
+        self._server = (address.hostname, address.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.requests: list[str] = []
+        self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._is_cut = False
+
+    def __enter__(self) -> Line:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for end in list(self._open):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                near, _ = self._listener.accept()
+                if self._is_cut:
+                    near.close()
+                    continue
+                far = socket.create_connection(self._server)
+                self._open |= {near, far}
+                self._start(self._pass, near, far)
+                self._start(self._pass, far, near)
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError), source:
+            while content := source.recv(65536):
+                self.requests += re.findall(r"GET (\S+/events\S*) ", content.decode("latin-1"))
+                target.sendall(content)
+            target.shutdown(socket.SHUT_RDWR)
+        self._open.discard(source)
 
 
 @contextmanager

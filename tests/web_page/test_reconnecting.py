@@ -11,22 +11,10 @@ import pytest
 
 from end_to_end.yard_under_test import Yard, running_yard, wait_until
 from web_page import sample_jobs
-from web_page.browsing import Jobs, cookies_of, window
+from web_page.browsing import Jobs, Line, cookies_of, sign_in, token_of, window
 from web_page.page_list import WORKSPACE
 
 pytestmark = [pytest.mark.web_page, pytest.mark.timeout(600)]
-
-# A line that breaks under an open page, as one does that a machine slept through.
-CUT = """
-const open = window.fetch;
-window.fetch = (url, options = {}) => {
-    if (!String(url).includes("/events")) return open(url, options);
-    const line = new AbortController();
-    options.signal?.addEventListener("abort", () => line.abort());
-    window.cut = () => line.abort();
-    return open(url, {...options, signal: line.signal});
-};
-"""
 
 
 @pytest.fixture
@@ -61,7 +49,7 @@ def test_a_page_catches_up_after_its_server_was_killed(
         wait_until(lambda: points_of(page, "accuracy") > 0, 150, "the chart has points")
         page.evaluate("window.isSamePage = true")
         fragile_yard.kill_server()
-        page.get_by_role("status").get_by_text("Reconnecting").wait_for()
+        page.get_by_role("status").get_by_text("Not connected").wait_for()
         before = points_of(page, "accuracy")
 
         fragile_yard("server", "start")
@@ -75,22 +63,21 @@ def test_a_page_catches_up_after_its_server_was_killed(
 
 
 def test_a_page_whose_line_was_cut_goes_on_after_the_last_event(
-    chromium: Any, signed_in: Any, yard: Yard, server: str, jobs: Jobs
+    chromium: Any, yard: Yard, server: str, jobs: Jobs
 ) -> None:
-    with window(chromium, signed_in) as context:
-        context.add_init_script(CUT)
+    with Line(server) as line, window(chromium, None) as context:
         page = context.new_page()
-        page.goto(f"{server}{WORKSPACE}/jobs")
+        page.goto(f"{line.url}{WORKSPACE}/jobs")
+        sign_in(page, token_of(yard))
         page.get_by_role("status").get_by_text("Live").wait_for()
         # An event that came has the number after which it goes on.
         yard("job", "update", "-n", jobs.slower, "--set", "display_name=renamed before")
         page.get_by_role("link", name="renamed before").first.wait_for()
-        page.route("**/events**", lambda route: route.abort())
-        page.evaluate("window.cut()")
-        page.get_by_role("status").get_by_text("Reconnecting").wait_for()
+        line.cut()
+        page.get_by_role("status").get_by_text("Not connected").wait_for()
         yard("job", "update", "-n", jobs.slower, "--set", "display_name=renamed meanwhile")
-        with page.expect_response("**/events**") as resumed:
-            page.unroute("**/events**")
-        assert re.search(r"[?&]last=[^&]", resumed.value.url), resumed.value.url
+        line.mend()
+        page.get_by_role("status").get_by_text("Live").wait_for()
         page.get_by_role("link", name="renamed meanwhile").first.wait_for()
+        assert re.search(r"/events\?(\S*&)?last=\w", line.requests[-1]), line.requests
     yard("job", "update", "-n", jobs.slower, "--set", "display_name=logistic lr=0.05")

@@ -30,6 +30,7 @@ it("usual columns are those that most jobs have, without figures of machines", (
     row({ metrics: { loss: 1, acc: 3 } }),
   ];
   expect(usualColumns(rows)).toEqual(["metrics.loss", "metrics.acc", "inputs.lr"]);
+  expect(columnsOf(rows)).toContain("metrics.system/cpu_percent");
   expect(columnsOf(rows)).not.toContain("inputs.data");
 });
 

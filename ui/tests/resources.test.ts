@@ -20,6 +20,12 @@ test("what ranks use comes first, and an unknown key has its own chart", () => {
   expect(charts.map(({ keys }) => keys[0]?.key)).toEqual(["system/rank-0/process_cpu_percentage", "system/node-0/cpu_utilization_percentage", "system/own"]);
 });
 
+test("a figure whose key the script logs, too, is in its chart", () => {
+  const [chart] = resourceCharts(["system/node-0/cpu_utilization_percentage (sampled)", "system/node-1/cpu_utilization_percentage"]);
+  expect(chart?.title).toBe("CPU of the machine");
+  expect(chart?.keys.map(({ label }) => label)).toEqual(["node 0", "node 1"]);
+});
+
 test("more lines than can be told apart are several charts", () => {
   const keys = Array.from({ length: 70 }, (_, rank) => `system/rank-${rank}/process_cpu_percentage`);
   const charts = resourceCharts(keys);

@@ -59,7 +59,7 @@ it("what differs comes first, and neither system metrics nor ranks are usual axe
     job("b", { lr: 0.5, seed: 1 }, { loss: 2, "loss/rank_0": 2 }, { optimizer: "adam" }),
   ];
   const dimensions = dimensionsOf(jobs);
-  expect(dimensions.map((each) => each.id)).toEqual(["inputs.lr", "params.optimizer", "metrics.loss", "metrics.loss/rank_0", "inputs.seed"]);
+  expect(dimensions.map((each) => each.id)).toEqual(["inputs.lr", "params.optimizer", "metrics.loss", "metrics.loss/rank_0", "metrics.system/cpu", "inputs.seed"]);
   expect(usualAxes(dimensions)).toEqual(["inputs.lr", "params.optimizer", "metrics.loss"]);
 });
 

@@ -7,7 +7,7 @@ const exact = (points: ChartData["points"]): ChartData => ({ key: "k", x: "step"
 describe("points", () => {
   it("are as the server gave them, NaN and infinities are gaps", () => {
     const points = pointsOf(exact([[0, 1], [1, "NaN"], [2, "Infinity"], [3, 4]]));
-    expect(points).toEqual({ xs: [0, 1, 2, 3], low: [1, null, null, 4], high: [1, null, null, 4] });
+    expect(points).toEqual({ xs: [0, 1, 2, 3], low: [1, null, null, 4], high: [1, null, null, 4], hasLeftOut: true });
   });
 
   it("of one x become their least and largest", () => {
@@ -69,5 +69,6 @@ describe("metrics of ranks", () => {
 it("a small line has a move at its start and after each gap", () => {
   const path = sparkline(exact([[0, 0], [1, 1], [2, "NaN"], [3, 1], [4, 0]]), 42, 12);
   expect(path).toBe("M1.0 11.0L11.0 1.0M31.0 1.0L41.0 11.0");
-  expect(sparkline(exact([[0, 1]]), 42, 12)).toBe("");
+  expect(sparkline(exact([[0, 1]]), 42, 12)).toBe("M1.0 6.0h0");
+  expect(sparkline(exact([[0, "NaN"]]), 42, 12)).toBe("");
 });

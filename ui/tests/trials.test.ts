@@ -17,7 +17,7 @@ it("the best so far goes along with the goal, and passes over what has no value"
 
 it("plots get parameters and objectives; a nested choice is its JSON", () => {
   const [first] = comparedOf(sweep([trial(0, [3], { lr: 0.1, model: { kind: "tree", depth: 2 }, bias: true })]));
-  expect(first).toEqual({ name: "s_0", display_name: "Trial 0", params: { lr: 0.1, model: '{"kind":"tree","depth":2}', bias: "true" }, metrics: { loss: 3 } });
+  expect(first).toEqual({ name: "s_0", display_name: "Trial 0", which: "best", params: { lr: 0.1, model: '{"kind":"tree","depth":2}', bias: "true" }, metrics: { loss: 3 } });
 });
 
 it("trials are ordered by a column, those without a value last either way", () => {

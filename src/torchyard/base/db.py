@@ -38,7 +38,7 @@ from torchyard.base import postgres, sealed_columns
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.sealed_columns import Seal
 
-SCHEMA_VERSION = "0208"
+SCHEMA_VERSION = "0209"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0129.
 _FIRST_VERSION = "0200"
 

@@ -33,7 +33,7 @@ from torchyard.mlflow.lookups import (
     read_deleted,
 )
 from torchyard.models import logged
-from torchyard.shared.record_rules import is_sampled
+from torchyard.shared.record_rules import NODE_METRICS, RANK_METRICS
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import TokenKind
@@ -211,7 +211,7 @@ def search_runs(call: CallOf, services: ServicesOf) -> JSONResponse:
     job_ids = [job.id for job in page]
     # Those that workers sample would be columns of each table of runs.
     keys = [term.key for term in conditions] + [order.key for order in orders]
-    sampled = any(map(is_sampled, keys))
+    sampled = any(key.startswith((NODE_METRICS, RANK_METRICS)) for key in keys)
     data = services.history.data_of(job_ids, sampled)
     datasets = runs.datasets_of(services.db, job_ids)
     models = logged.of_runs(services.db, call.workspace, [job.name for job in page])

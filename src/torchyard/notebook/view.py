@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchyard.base.errors import NotFound
-from torchyard.client.html.job_tables import SYSTEM_PREFIX
 from torchyard.client.printing import rank_of_log
 
 if TYPE_CHECKING:
@@ -94,17 +93,16 @@ class ViewReader:
         job["page"] = self._source.page(self.name)
         job["error"] = error and {key: error.get(key) for key in ("code", "message", "hint")}
         rank = (error or {}).get("details", {}).get("rank")
-        metrics = _without_system(document.get("metrics") or {})
         return View(
             job=plain(job),
             charts=self._read_charts(),
             log=self._read_log(document.get("attempt"), rank),
-            metrics=plain(metrics),
+            metrics=plain(document.get("metrics") or {}),
         )
 
     def _read_charts(self) -> Json:
         summaries = self._source.metric_keys(self.name)
-        counts = _without_system({summary.key: summary.count for summary in summaries})
+        counts = {summary.key: summary.count for summary in summaries}
         if counts != self._counts:
             keys = list(counts)[:_MOST_LINES]
             lines = self._source.chart(self.name, keys, width=_CHART_WIDTH)
@@ -158,8 +156,3 @@ def _log_path(files: Iterable[RemoteFile], rank: Any) -> str:
         if file.size_bytes and (number := rank_of_log(file.path)) is not None
     }
     return ranks.get(rank) or (ranks[min(ranks)] if ranks else "")
-
-
-def _without_system(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what the node measured."""
-    return {key: value for key, value in values.items() if not key.startswith(SYSTEM_PREFIX)}

@@ -28,12 +28,9 @@ _NAMED_NUMBERS = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}
 NUMBER_NAMES = frozenset(_NAMED_NUMBERS)
 """The numbers that JSON lacks."""
 NODE_METRICS, RANK_METRICS = "system/node-", "system/rank-"
-"""How the keys of metrics begin that the worker samples; both are of one length."""
-
-
-def is_sampled(key: str) -> bool:
-    """Whether a metric is one that the worker samples, and no script logs."""
-    return key.startswith((NODE_METRICS, RANK_METRICS))
+"""How the keys of metrics begin that the worker samples; a script may log such keys, too."""
+SAMPLED_APART = " (sampled)"
+"""What stands behind such a key where the script logs it, too, and owns it."""
 
 
 class InvalidRecord(Exception):

@@ -30,6 +30,7 @@ from torchyard.jobs.services import RecordServices, Services, ServicesOf
 from torchyard.web.event_hub import Event, Feed, Hub
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
+from torchyard.workspaces.types import Identity
 
 MOST_STREAMS = 128
 """Of one person at one server."""
@@ -94,11 +95,14 @@ StreamsOf = Annotated[Streams, Depends(_streams)]
 
 @dataclass(frozen=True)
 class _Subscription:
-    """What one stream sends: `only` the followed jobs' rows, or those of all."""
+    """What one stream sends: `only` the followed jobs' rows, or those of all; of the jobs that were
+    asked for, `missing` are not there.
+    """
 
     jobs: frozenset[int]
     computes: frozenset[str]
     only: bool
+    missing: tuple[str, ...] = ()
 
     def includes(self, event: Event) -> bool:
         if event.kind in _OF_FOLLOWED:
@@ -124,7 +128,8 @@ async def follow(
     """Server-sent events: `hello`, `job`, `metrics`, `logs`, `compute`, `reset`, `ping`, `end`.
 
     Args:
-        job: follow the metrics and logs of this job; repeatable.
+        job: follow the metrics and logs of this job; repeatable. `hello` names those that are
+            not there: they end nobody's stream, which other jobs share.
         compute: follow the nodes of this cluster; repeatable.
         jobs: `all` for every job's row, `followed` for those of `job` alone.
         last: as the header `Last-Event-ID`, for who can't set it.
@@ -139,7 +144,7 @@ async def follow(
     )
     last_id = request.headers.get("last-event-id", "") or last
     streams.enter(identity.user)
-    frames = _frames(streams.hub, workspace, selection, last_id)
+    frames = _frames(streams.hub, workspace, identity, selection, last_id)
     return _Stream(frames, partial(streams.leave, identity.user))
 
 
@@ -152,7 +157,7 @@ def _check_selection(
 ) -> _Subscription:
     """
     Raises:
-        NotFound: no such job or cluster.
+        NotFound: no such cluster.
         InvalidInput: too many, or `jobs` is neither of the two.
     """
     if len(jobs) > _MOST_FOLLOWED or len(names) > _MOST_FOLLOWED:
@@ -163,12 +168,12 @@ def _check_selection(
         raise InvalidInput(f"`jobs` is `{which[:80]}`", "use all or followed", at=["jobs"])
     for name in names:
         computes.get(services.db, workspace, name)
-    ids = frozenset(news.followed_id(services, workspace, name) for name in jobs)
-    return _Subscription(ids, frozenset(names), which == "followed")
+    ids, missing = news.followed_ids(services, workspace, jobs)
+    return _Subscription(ids, frozenset(names), which == "followed", missing)
 
 
 async def _frames(
-    hub: Hub, workspace: str, selection: _Subscription, last_id: str
+    hub: Hub, workspace: str, identity: Identity, selection: _Subscription, last_id: str
 ) -> AsyncIterator[bytes]:
     feed = hub.enter(workspace)
     jobs, names = sorted(selection.jobs), sorted(selection.computes)
@@ -178,7 +183,14 @@ async def _frames(
         is_resumed = number is not None and feed.after(number) is not None
         if number is None or not is_resumed:
             number = feed.last
-        yield _frame("hello", {"resumed": is_resumed}, f"{feed.epoch}-{number}")
+        hello = {
+            "resumed": is_resumed,
+            # Whose stream it is: a browser's other tabs may be somebody else's.
+            "user": identity.user,
+            "token": identity.token or None,
+            "missing": selection.missing,
+        }
+        yield _frame("hello", hello, f"{feed.epoch}-{number}")
         pinged_at = time.monotonic()
         while not hub.closed:
             text, number = _since(feed, number, selection)

@@ -26,8 +26,8 @@ from torchyard.workspaces.permissions import Permission
 ASSETS = Path(__file__).with_name("assets")
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "font-src 'self'; connect-src 'self'; object-src 'none'; frame-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'"
+    "font-src 'self'; connect-src 'self'; worker-src 'self'; object-src 'none'; "
+    "frame-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {
     "content-security-policy": POLICY,

@@ -80,6 +80,10 @@ def test_requests_are_counted_by_group_and_status(site: Served) -> None:
     total = "torchyard_http_requests_total"
     assert value(samples, total, group="jobs", status="404") == 4
     assert value(samples, total, group="other", status="404") == 1
+    # The scrape itself.
+    in_progress = "torchyard_http_requests_in_progress"
+    assert value(samples, in_progress, group="monitoring") == 1
+    assert value(samples, in_progress, group="jobs") == 0
     took = "torchyard_http_request_duration_seconds"
     assert value(samples, f"{took}_count", group="jobs") == 4
     assert value(samples, f"{took}_bucket", group="jobs", le="+Inf") == 4

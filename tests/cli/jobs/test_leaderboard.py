@@ -30,7 +30,7 @@ def test_the_best_come_first_with_their_columns(ask: Yard, sweep: dict[str, str]
     answer = ask(*board, "--columns", "params", "-r", 2)
     assert answer.code == 0, answer.err
     heading, _, *lines = rows(answer)
-    assert heading[:4] == ["NAME", "STATUS", "loss", "params.lr"]
+    assert heading[:4] == ["NAME", "STATUS", "last loss", "params.lr"]
     assert [line[:4] for line in lines] == [
         [sweep["0.125"], "Completed", "0.125", "0.1"],
         [sweep["0.5"], "Completed", "0.5", "0.01"],

@@ -209,10 +209,11 @@ def test_compare_side_by_side(ask: Yard, runs: Runs) -> None:
     answer = ask("job", "compare", first, two)
     table = {line[0]: line[1:] for line in rows(answer)}
     assert table["params.lr"] == ["0.1", "0.2", "≠"]
-    assert table["params.same"] == ["x", "x"] and table["metrics.extra"] == ["-", "1", "≠"]
+    assert table["params.same"] == ["x", "x"] and table["last extra"] == ["-", "1", "≠"]
     assert table["status"] == ["Completed", "Completed"]
+    assert "\nMetrics (last values)\n" in ask("job", "show", "-n", first).text
     different = {line[0] for line in rows(ask("job", "compare", first, two, "--diff"))}
-    assert {"params.lr", "metrics.loss", "metrics.extra"} <= different
+    assert {"params.lr", "last loss", "last extra"} <= different
     assert not {"params.same", "status"} & different
     body = json.loads(ask("job", "compare", first, two, "-o", "json").text)
     assert {"what": "params.lr", "different": True, first: "0.1", two: "0.2"} in body

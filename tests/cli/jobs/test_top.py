@@ -13,7 +13,8 @@ import pytest
 
 from cli.conftest import Answer, Yard
 from cli.real_server import RealServer
-from torchyard import Client
+from torchyard.jobs import actions
+from torchyard.jobs.history.history_records import SampledMetric, metric
 
 NODE, RANK = "system/node-{}/{}", "system/rank-{}/{}"
 
@@ -33,26 +34,22 @@ def ask(real: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Yard:
     return yard
 
 
-@pytest.fixture
-def client(real: RealServer) -> Iterator[Client]:
-    with real.client() as made:
-        yield made
-
-
-def run_with(client: Client, metrics: dict[str, list[float]], ended: bool = False) -> str:
-    """A run of the default experiment, which logged these."""
-    call, api = client.transport.post, "/mlflow/default/api/2.0/mlflow"
+def run_with(real: RealServer, metrics: dict[str, list[float]], ended: bool = False) -> str:
+    """A run of the default experiment, whose script logged these; its worker what is `system/`."""
+    api = "/mlflow/default/api/2.0/mlflow"
     now = time.time_ns() // 1_000_000
-    made = call(f"{api}/runs/create", {"experiment_id": "0", "start_time": now})
-    name: str = made["run"]["info"]["run_id"]
-    points = [
-        {"key": key, "value": value, "timestamp": now, "step": step}
-        for key, values in metrics.items()
-        for step, value in enumerate(values)
-    ]
-    call(f"{api}/runs/log-batch", {"run_id": name, "metrics": points})
-    if ended:
-        call(f"{api}/runs/update", {"run_id": name, "status": "FINISHED", "end_time": now})
+    with real.client() as client:
+        call = client.transport.post
+        made = call(f"{api}/runs/create", {"experiment_id": "0", "start_time": now})
+        name: str = made["run"]["info"]["run_id"]
+        job = actions.get(real.services, "default", name)
+        for key, values in metrics.items():
+            points = [metric(key, value, now, step) for step, value in enumerate(values)]
+            by_worker = [SampledMetric(point) for point in points]
+            is_sampled = key.startswith("system/")
+            real.services.history.append(job.id, by_worker if is_sampled else points)
+        if ended:
+            call(f"{api}/runs/update", {"run_id": name, "status": "FINISHED", "end_time": now})
     return name
 
 
@@ -72,8 +69,8 @@ def rows(answer: Answer) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.rstrip()) for line in answer.text.splitlines()]
 
 
-def test_nodes_and_ranks_are_a_table_that_is_printed_once(ask: Yard, client: Client) -> None:
-    answer = ask("job", "top", run_with(client, FIGURES))
+def test_nodes_and_ranks_are_a_table_that_is_printed_once(ask: Yard, real: RealServer) -> None:
+    answer = ask("job", "top", run_with(real, FIGURES))
     assert answer.code == 0, answer.err
     heading, _, node, rank = rows(answer)
     assert heading[:6] == ["NODE", "RANK", "CPU", "MEMORY", "PEAK", "GPU"]
@@ -83,8 +80,8 @@ def test_nodes_and_ranks_are_a_table_that_is_printed_once(ask: Yard, client: Cli
     assert "loss" not in answer.text
 
 
-def test_programs_get_every_figure_by_its_name(ask: Yard, client: Client) -> None:
-    name = run_with(client, FIGURES)
+def test_programs_get_every_figure_by_its_name(ask: Yard, real: RealServer) -> None:
+    name = run_with(real, FIGURES)
     body: list[dict[str, Any]] = json.loads(ask("job", "top", "-n", name, "-o", "json").text)
     assert [(row["job"], row["node"], row["rank"]) for row in body] == [
         (name, 0, None),
@@ -96,15 +93,15 @@ def test_programs_get_every_figure_by_its_name(ask: Yard, client: Client) -> Non
     assert json.loads(shares) == [99.0]
 
 
-def test_without_a_name_all_running_jobs_are_shown(ask: Yard, client: Client) -> None:
-    name, ended = run_with(client, FIGURES), run_with(client, FIGURES, ended=True)
+def test_without_a_name_all_running_jobs_are_shown(ask: Yard, real: RealServer) -> None:
+    name, ended = run_with(real, FIGURES), run_with(real, FIGURES, ended=True)
     answer = ask("job", "top")
     assert rows(answer)[0][0] == "JOB"
     assert name in answer.text and ended not in answer.text
 
 
-def test_a_job_without_figures_says_when_they_come(ask: Yard, client: Client) -> None:
-    answer = ask("job", "top", run_with(client, {"loss": [1.0]}))
+def test_a_job_without_figures_says_when_they_come(ask: Yard, real: RealServer) -> None:
+    answer = ask("job", "top", run_with(real, {"loss": [1.0]}))
     assert answer.code == 0
     assert "No resource use is known yet" in answer.err
     assert not answer.text
@@ -120,18 +117,30 @@ def test_two_names_are_refused(ask: Yard) -> None:
     assert "two names were given" in ask("job", "top", "a", "-n", "b").err
 
 
-def test_metrics_show_them_on_request(ask: Yard, client: Client) -> None:
-    name, key = run_with(client, FIGURES), NODE.format(0, "job_cpu_percentage")
+def test_figures_are_shown_that_the_script_logs_under_the_same_names(
+    ask: Yard, real: RealServer
+) -> None:
+    """As MLflow's system metrics of a node that the script calls `node-0`."""
+    name, key = run_with(real, FIGURES), NODE.format(0, "job_cpu_percentage")
+    job = actions.get(real.services, "default", name)
+    real.services.history.append(job.id, [metric(key, 1.0, 1)])
+    assert rows(ask("job", "top", name))[2][1] == "180 %"
+    text = ask("job", "metrics", name).text
+    assert key in text and "(sampled)" not in text
+
+
+def test_metrics_show_them_on_request(ask: Yard, real: RealServer) -> None:
+    name, key = run_with(real, FIGURES), NODE.format(0, "job_cpu_percentage")
     assert "system/" not in ask("job", "metrics", name).text
     assert key in ask("job", "metrics", name, "--system").text
     assert key in ask("job", "metrics", name, "--key", key).text
 
 
 def test_the_terminal_is_redrawn_until_the_job_ends(
-    ask: Yard, client: Client, monkeypatch: pytest.MonkeyPatch
+    ask: Yard, real: RealServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout.__class__, "isatty", lambda self: True, raising=False)
-    name = run_with(client, FIGURES, ended=True)
+    name = run_with(real, FIGURES, ended=True)
     answer = ask("job", "top", name)
     assert answer.code == 0
     assert answer.text.splitlines()[-1] == f"{name} Completed"

@@ -15,9 +15,9 @@ ERROR = {"code": "rank_failed", "message": "rank 3 ended with 1", "hint": "see i
 
 
 def test_a_job_says_how_it_is_and_where_its_page_is() -> None:
-    html = job_table(job_body("a", metrics={"loss": 0.123456789, "system/cpu": 50.0}), PAGE)
+    html = job_table(job_body("a", metrics={"loss": 0.123456789, "system/own": 50.0}), PAGE)
     assert "</span> Completed" in html and f"<a href='{PAGE}'" in html and ">a-display</a>" in html
-    assert "loss <b>0.123457</b>" in html and "system/cpu" not in html
+    assert "loss <b>0.123457</b>, system/own <b>50</b>" in html
     assert "2026-01-01 10:00:00 UTC" in html and "spec" not in html
 
 
@@ -32,7 +32,7 @@ def test_jobs_have_the_columns_that_one_of_them_has() -> None:
         (job_body("b", "Failed", metrics={}, error=ERROR), PAGE),
     ]
     html = jobs_table(rows)
-    for column in ("status", "name", "metrics.loss", "inputs.lr", "error"):
+    for column in ("status", "name", "last loss", "inputs.lr", "error"):
         assert f">{column}</th>" in html, column
     assert ">params.lr</th>" in html and "ran for" not in html
     assert html.count("<tr>") == 3
@@ -40,7 +40,7 @@ def test_jobs_have_the_columns_that_one_of_them_has() -> None:
 
 def test_a_metric_called_status_is_not_the_status() -> None:
     html = jobs_table([(job_body("a", metrics={"status": 7.0}), PAGE)])
-    assert "</span> Completed</td>" in html and ">metrics.status</th>" in html
+    assert "</span> Completed</td>" in html and ">last status</th>" in html
 
 
 def test_many_jobs_are_cut() -> None:

@@ -150,7 +150,8 @@ def test_output_and_metrics_of_any_node_reset_the_idle_time(services: Services) 
     assert after(1) == 0
     services.logs.append(job.workspace, job.name, 1, "user_logs/stacks_rank_0.txt", 0, b"stack")
     assert after(9) == 9, "stacks that the watch writes are not output of the job"
-    sampled = {**record, "key": "system/node-1/cpu_utilization_percentage", "timestamp": 2}
+    key = "system/node-1/cpu_utilization_percentage"
+    sampled = {**record, "key": key, "timestamp": 2, "sampled": True}
     services.history.receive(lambda _: job.id, attempt.id, 1, 1, [sampled])
     assert after(2) == 11, "what the worker samples is not a sign of life of the ranks"
     services.history.receive(lambda _: job.id, attempt.id, 1, 2, [{**record, "timestamp": 3}])

@@ -136,7 +136,8 @@ def test_a_killed_worker_s_late_points_are_judged_as_well(db: Database, history:
 def test_sampled_metrics_and_other_runs_keep_all(db: Database, history: History) -> None:
     sampled = "system/node-0/cpu_utilization_percentage"
     add_jobs(db, [2])
-    history.receive(RUNS.get, "a1", 0, 0, [point(0, 2000, key=sampled), point(0, 2000)])
+    by_worker = {**point(0, 2000, key=sampled), "sampled": True}
+    history.receive(RUNS.get, "a1", 0, 0, [by_worker, point(0, 2000)])
     other = {**point(0, 2000), "run": "other"}
     history.receive({"other": 2}.get, "b1", 0, 0, [other])
     history.receive(RUNS.get, "a2", 0, 0, [resumed(0, 1000, 3000)])

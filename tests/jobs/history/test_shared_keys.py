@@ -1,4 +1,6 @@
-"""Keys that MLflow and SDK v1's `run.log` both log: MLflow owns them, and no point is lost."""
+"""Keys that more than one logs, MLflow, SDK v1's `run.log` or the worker: MLflow owns them before
+the others, and no point is lost.
+"""
 
 from __future__ import annotations
 
@@ -214,6 +216,7 @@ def test_steps_that_an_older_version_moved_are_read(history: History, db: Databa
         of_key = metrics.c.key == "loss"
         connection.execute(sa.update(metrics).where(of_key).values(tail=tail, points=3))
         connection.exec_driver_sql("ALTER TABLE metrics DROP COLUMN by_run_log")
+        connection.exec_driver_sql("ALTER TABLE metrics DROP COLUMN sampled")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0206'")
     db.upgrade()
     assert seen(history, "loss") == [(10, 0.5), (20, 0.25), (-(2**60), 0.0)]
@@ -221,3 +224,44 @@ def test_steps_that_an_older_version_moved_are_read(history: History, db: Databa
     # Whoever logs a key next has logged it before.
     append(history, [stepped(2)])
     assert history.keys(1) == ["loss", "other"]
+
+
+CPU = "system/node-0/cpu_utilization_percentage"
+
+
+def sampled(index: int, key: str = CPU) -> dict[str, Any]:
+    return {**by_mlflow(index, key), "sampled": True}
+
+
+@pytest.mark.parametrize("calls", ["mmssms", "ssmmsm", "smsmsm"])
+def test_what_a_script_logs_is_the_scripts_and_what_a_worker_samples_is_hidden(
+    history: History, db: Database, calls: str
+) -> None:
+    """MLflow's own system metrics have the worker's names where the script calls a node so."""
+    seq = 0
+    for seq, call in enumerate(calls):
+        body = by_mlflow(seq, CPU) if call == "m" else sampled(seq)
+        for _ in range(2):  # as after an answer that was lost
+            history.receive(RUNS.get, "a1", 0, seq, [body])
+    own = [10 * index + 10 for index, call in enumerate(calls) if call == "m"]
+    by_worker = [10 * index + 10 for index, call in enumerate(calls) if call == "s"]
+    assert [step for step, _ in seen(history, CPU)] == own
+    assert [step for step, _ in seen(history, f"{CPU} (sampled)")] == by_worker
+    assert history.keys(1) == [CPU]
+    assert history.keys(1, sampled=True) == [CPU, f"{CPU} (sampled)"]
+    assert told(db) == []
+
+
+def test_no_key_alone_makes_a_metric_the_workers(history: History) -> None:
+    append(history, [by_mlflow(0, CPU), by_mlflow(0, "system/rank-1/own"), sampled(0, "loss")])
+    assert history.keys(1) == [CPU, "system/rank-1/own"]
+
+
+def test_what_older_versions_sampled_is_known_by_its_key(history: History, db: Database) -> None:
+    append(history, [by_mlflow(0, CPU), by_mlflow(0, "system/own"), by_mlflow(0)])
+    with db.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE metrics DROP COLUMN sampled")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0207'")
+    db.upgrade()
+    assert history.keys(1) == ["loss", "system/own"]
+    assert history.keys(1, sampled=True) == ["loss", CPU, "system/own"]

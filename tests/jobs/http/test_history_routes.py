@@ -17,7 +17,7 @@ from torchyard import server
 from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.history.history_records import metric
+from torchyard.jobs.history.history_records import SampledMetric, metric
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import runs
 
@@ -42,7 +42,8 @@ class Served(TestClient):
         job = runs.create_run(services, request)
         for key, values in metrics.items():
             points = [metric(key, value, 10 * step, step) for step, value in enumerate(values)]
-            services.history.append(job.id, points)
+            by_worker = [SampledMetric(point) for point in points]
+            services.history.append(job.id, by_worker if key in SAMPLED else points)
         if over:
             runs.change_run(services, "default", job.name, status=Status.COMPLETED)
         return job.name

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from typing import Any
 
+import click
 import pytest
 
 from sweeps.running.sweep_lab import SWEEP, SweepLab
 from torchyard.base.clock import from_text
+from torchyard.cli.jobs import sweep_page
 from torchyard.client.trials.trials import rungs_from_json, sweep_trials_from_json
 from torchyard.sweeps.http import routes
 from torchyard.sweeps.records.types import Outcome, Trial
@@ -81,6 +84,20 @@ def test_trials_are_a_table_of_pandas(lab: SweepLab) -> None:
     assert math.isnan(frame["loss"][1])
     assert [frame["loss"][number] for number in (0, 2, 3)] == [rates[n] for n in (0, 2, 3)]
     assert shown.best is not None and frame["loss"].idxmin() == shown.best.number
+
+
+def test_the_page_says_which_of_a_trials_values_it_shows(lab: SweepLab) -> None:
+    lab.create()
+    lab.round()
+    lab.run(lambda parameters: float(parameters["lr"]))
+    body = routes.sweep_json(lab.services, lab.sweep)
+    page = click.unstyle(sweep_page.page(sweep_trials_from_json(body)))
+    assert re.search(r"^TRIAL +STATUS +best loss ", page, re.M), page
+    assert re.search(r"^Best +tuning_\d, best loss ", page, re.M), page
+    # Of several objectives a trial's values are its last ones.
+    several = sweep_trials_from_json({**body, "objectives": 2 * body["objectives"]})
+    page = click.unstyle(sweep_page.page(several))
+    assert re.search(r"^TRIAL +STATUS +last loss ", page, re.M), page
 
 
 def test_a_sweep_without_trials_is_an_empty_table(lab: SweepLab) -> None:

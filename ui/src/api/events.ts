@@ -1,12 +1,16 @@
-/** The one stream of events of a workspace: what changed, so that pages read it again.
+/** What changed in a workspace, so that the parts of a page read it again.
  *
- * Owns: one connection for all parts of the page, its resumption. Leaves: reading to the pages.
- * Always: after a broken line, a sleep or a hidden tab it goes on after the last event that came;
- * when the server can't say what was missed, or has no stream, listeners hear `refresh`.
+ * Owns: a tab's place at the hub that holds the browser's stream; asking for it again when it was
+ * lost. Leaves: the stream to event_hub.ts, reading to the pages.
+ * Always: a tab that may have missed something, or has no stream, hears `refresh`; its state says
+ * what is so now. Where the browser has no shared worker, a tab holds a stream of its own while it
+ * is shown.
  */
-import { api } from "./client";
-import { EventParser, type ServerEvent } from "./sse";
+import type { Connection, Port, TabMessage, TabRequest } from "./event_hub";
+import { EventHub } from "./event_hub";
 import type { JobRow, Value } from "./model";
+
+export type { Connection } from "./event_hub";
 
 export interface Events {
   /** `job` is null when it was deleted; `last_event` grows with stages and notices. */
@@ -16,35 +20,42 @@ export interface Events {
   compute: { compute: string };
   /** Anything may have changed. */
   refresh: null;
+  /** The session has ended, or is another person's. */
+  session: null;
 }
-
-export type Connection = "connecting" | "live" | "polling" | "offline";
 
 type Listener<K extends keyof Events> = (data: Events[K]) => void;
 
-/** Longer than the server's heartbeat: silence means the line is dead. */
-const SILENCE_MS = 40_000;
-const POLL_MS = 5_000;
-const MOST_DELAY_MS = 15_000;
+/** A tab's end of the way to the hub. */
+interface TabPort {
+  onmessage: ((event: MessageEvent<TabMessage>) => void) | null;
+  postMessage: (message: TabRequest | null) => void;
+  close: () => void;
+}
+
+const PING_MS = 15_000;
 
 export class EventStream {
   #listeners = new Map<string, Set<(data: never) => void>>();
   #states = new Set<(state: Connection) => void>();
   #followed = new Map<string, number>();
-  #lastId = "";
-  #abort: AbortController | null = null;
-  #silence = 0;
-  #retry = 0;
-  #failures = 0;
-  #refollow = 0;
-  #wasLive = false;
-  #closed = false;
+  #port: TabPort | null = null;
+  #isShared = true;
+  #isAnswered = true;
+  #again = false;
+  #ping: number;
   state: Connection = "connecting";
 
-  constructor(private readonly workspace: string) {
-    document.addEventListener("visibilitychange", this.#onWake);
-    addEventListener("online", this.#onWake);
-    void this.#open();
+  constructor(
+    private readonly workspace: string,
+    private readonly session: string,
+  ) {
+    document.addEventListener("visibilitychange", this.#onShown);
+    addEventListener("online", this.#onShown);
+    addEventListener("pageshow", this.#onShown);
+    addEventListener("pagehide", this.#leave);
+    this.#ping = window.setInterval(() => this.#check(), PING_MS);
+    this.#enter();
   }
 
   on<K extends keyof Events>(type: K, listener: Listener<K>): () => void {
@@ -61,130 +72,91 @@ export class EventStream {
 
   /** Ask for the metrics and logs of a job, too. Returns what ends it. */
   follow(job: string): () => void {
-    this.#followed.set(job, (this.#followed.get(job) ?? 0) + 1);
-    if (this.#followed.get(job) === 1) this.#restartSoon();
-    return () => {
-      const left = (this.#followed.get(job) ?? 1) - 1;
-      if (left) this.#followed.set(job, left);
-      else this.#followed.delete(job);
-    };
+    this.#count(job, 1);
+    return () => this.#count(job, -1);
   }
 
   close(): void {
-    this.#closed = true;
-    document.removeEventListener("visibilitychange", this.#onWake);
-    removeEventListener("online", this.#onWake);
-    this.#stop();
+    document.removeEventListener("visibilitychange", this.#onShown);
+    removeEventListener("online", this.#onShown);
+    removeEventListener("pageshow", this.#onShown);
+    removeEventListener("pagehide", this.#leave);
+    clearInterval(this.#ping);
+    this.#leave();
   }
 
-  /** Pages that mount together follow several jobs: one new connection serves them all. */
-  #restartSoon(): void {
-    clearTimeout(this.#refollow);
-    this.#refollow = window.setTimeout(() => this.#restart(), 20);
+  #count(job: string, change: number): void {
+    const count = (this.#followed.get(job) ?? 0) + change;
+    if (count > 0) this.#followed.set(job, count);
+    else this.#followed.delete(job);
+    if (count === (change > 0 ? 1 : 0)) this.#send();
   }
 
-  #restart(): void {
-    this.#stop();
-    void this.#open();
+  #enter(): void {
+    this.#port = this.#isShared ? this.#sharedPort() : ownPort(this.session);
+    this.#port.onmessage = ({ data }) => this.#take(data);
+    this.#isAnswered = true;
+    this.#send();
+    this.#again = true;
   }
 
-  #stop(): void {
-    clearTimeout(this.#silence);
-    clearTimeout(this.#retry);
-    this.#abort?.abort();
-    this.#abort = null;
+  #sharedPort(): TabPort {
+    if (typeof SharedWorker === "undefined") {
+      this.#isShared = false;
+      return ownPort(this.session);
+    }
+    const worker = new SharedWorker(new URL("./stream_worker.ts", import.meta.url), { type: "module", name: this.session });
+    worker.onerror = () => {
+      if (this.#port !== worker.port) return;
+      this.#isShared = false;
+      this.#leave();
+      this.#enter();
+    };
+    return worker.port;
   }
 
-  #onWake = (): void => {
-    if (document.visibilityState === "visible" && this.state !== "live") this.#restart();
+  #leave = (): void => {
+    this.#port?.postMessage(null);
+    this.#port?.close();
+    this.#port = null;
   };
 
-  async #open(): Promise<void> {
-    if (this.#closed) return;
-    const abort = new AbortController();
-    this.#abort = abort;
-    const query = { job: [...this.#followed.keys()], last: this.#lastId };
-    const url = api(this.workspace, ["events"], query);
-    const headers = { Accept: "text/event-stream" };
-    try {
-      this.#listenForSilence(abort);
-      const response = await fetch(url, { headers, signal: abort.signal, credentials: "same-origin" });
-      if (response.status === 404) return this.#poll(abort);
-      if (response.status === 401) return this.#ended();
-      if (!response.ok || !response.body) throw new Error(String(response.status));
-      this.#tell("live");
-      this.#failures = 0;
-      await this.#read(response.body, abort);
-    } catch {
-      // Reported by the state.
-    }
-    if (this.#abort === abort) this.#again();
+  #send(wake = false): void {
+    this.#port?.postMessage({ workspace: this.workspace, jobs: [...this.#followed.keys()], again: this.#again, wake });
   }
 
-  async #read(body: ReadableStream<Uint8Array>, abort: AbortController): Promise<void> {
-    const parser = new EventParser((event) => this.#take(event));
-    const reader = body.pipeThrough(new TextDecoderStream() as never).getReader() as ReadableStreamDefaultReader<string>;
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done || this.#abort !== abort) return;
-      this.#listenForSilence(abort);
-      parser.feed(value);
-    }
-  }
-
-  #take(event: ServerEvent): void {
-    if (event.id) this.#lastId = event.id;
-    let data: unknown = null;
-    try {
-      data = JSON.parse(event.data);
-    } catch {
+  /** A worker that was ended by the browser does not answer. */
+  #check(): void {
+    if (!this.#port) return;
+    if (!this.#isAnswered) {
+      this.#tell("connecting");
+      this.#leave();
+      this.#enter();
       return;
     }
-    if (event.type === "hello") this.#greeted(data as { resumed?: boolean });
-    else if (event.type === "reset") this.#emit("refresh", null);
-    else if (event.type === "end") this.#ended();
-    else this.#emit(event.type, data);
+    this.#isAnswered = false;
+    this.#send();
   }
 
-  #greeted({ resumed }: { resumed?: boolean }): void {
-    if (this.#wasLive && !resumed) this.#emit("refresh", null);
-    this.#wasLive = true;
-  }
+  #onShown = (): void => {
+    const isShown = document.visibilityState === "visible";
+    if (isShown && !this.#port) this.#enter();
+    else if (isShown) this.#send(true);
+    else if (!this.#isShared) this.#leave();
+  };
 
-  /** The session is over: whoever is told reads something, is refused, and shows the form. */
-  #ended(): void {
-    this.#closed = true;
-    this.#stop();
-    this.#tell("offline");
-    this.#emit("refresh", null);
+  #take({ type, data }: TabMessage): void {
+    this.#isAnswered = true;
+    if (type === "state") this.#tell(data as Connection);
+    else if (type === "poll") {
+      if (document.visibilityState === "visible") this.#emit("refresh", null);
+    } else this.#emit(type, data);
+    // Reading shows what is refused now.
+    if (type === "session") this.#emit("refresh", null);
   }
 
   #emit(type: string, data: unknown): void {
     for (const listener of [...(this.#listeners.get(type) ?? [])]) listener(data as never);
-  }
-
-  #listenForSilence(abort: AbortController): void {
-    clearTimeout(this.#silence);
-    this.#silence = window.setTimeout(() => this.#abort === abort && this.#restart(), SILENCE_MS);
-  }
-
-  #again(): void {
-    clearTimeout(this.#silence);
-    this.#failures += 1;
-    if (this.#failures > 1) this.#tell("offline");
-    const delay = Math.min(MOST_DELAY_MS, 250 * 2 ** this.#failures);
-    this.#retry = window.setTimeout(() => void this.#open(), delay * (0.75 + Math.random() / 2));
-  }
-
-  /** A server without the stream. */
-  #poll(abort: AbortController): void {
-    clearTimeout(this.#silence);
-    this.#tell("polling");
-    this.#retry = window.setTimeout(() => {
-      if (this.#abort !== abort) return;
-      if (document.visibilityState === "visible") this.#emit("refresh", null);
-      this.#poll(abort);
-    }, POLL_MS);
   }
 
   #tell(state: Connection): void {
@@ -192,4 +164,15 @@ export class EventStream {
     this.state = state;
     for (const listener of [...this.#states]) listener(state);
   }
+}
+
+const hubs = new Map<string, EventHub>();
+
+/** Of this tab alone. */
+function ownPort(session: string): TabPort {
+  const hub = hubs.get(session) ?? new EventHub(session);
+  hubs.set(session, hub);
+  const { port1, port2 } = new MessageChannel();
+  hub.serve(port2 as unknown as Port);
+  return port1;
 }

@@ -8,7 +8,8 @@ import uPlot from "uplot";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { number } from "../lib/format";
 import { onTheme } from "../lib/themeChange";
-import { type Points, align, smooth } from "./series";
+import { type Heights, heightsOf, notesOn, short } from "./heights";
+import { type Points, align, lonePoints, placed, smooth } from "./series";
 
 export interface ChartLine {
   id: string;
@@ -39,6 +40,8 @@ export interface ChartProps {
 export const SERIES_COLORS = 8;
 /** A step, or seconds: what lies closer together is one place, with room on both sides. */
 const LEAST_X = 0.1;
+/** Pixels between two ticks of the vertical axis. */
+const TICK_SPACE = 34;
 
 export function colorOf(index: number, place: Element = document.documentElement): string {
   return token(`--series-${(index % SERIES_COLORS) + 1}`, place);
@@ -63,13 +66,18 @@ export function Chart(props: ChartProps) {
     const raw = lines.map((line) => line.points);
     return align(smoothing ? [...raw, ...raw.map((points) => smooth(points, smoothing))] : raw);
   }, [lines, smoothing]);
+  const heights = useMemo(() => heightsOf(lines.map((line) => line.points), log, props.sayY), [lines, log, props.sayY]);
+  const drawn = useMemo(() => placed(data, heights) as uPlot.AlignedData, [data, heights]);
+  const latest = useRef(heights);
+  latest.current = heights;
+  const notes = useMemo(() => notesOn(lines.map((line) => line.points), log), [lines, log]);
   const shape = lines.map((line) => `${line.id}\0${line.label}\0${line.color}`).join("\n");
 
   useEffect(() => {
     const element = box.current;
     if (!element || !lines.length) return;
-    const options = optionsOf(handlers, element, height, !!smoothing, setAt);
-    const made = new uPlot(options, data as uPlot.AlignedData, element);
+    const options = optionsOf(handlers, latest, element, height, !!smoothing, setAt);
+    const made = new uPlot(options, drawn, element);
     chart.current = made;
     handlers.current.onReady?.(made);
     const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
@@ -82,13 +90,14 @@ export function Chart(props: ChartProps) {
   }, [shape, height, log, !!smoothing, theme]);
   useEffect(() => {
     const made = chart.current;
-    if (made && made.data !== (data as uPlot.AlignedData)) made.setData(data as uPlot.AlignedData);
-  }, [data]);
+    if (made && made.data !== drawn) made.setData(drawn);
+  }, [drawn]);
 
   return (
     <figure class="chart" aria-label={`Chart of ${title}: ${lines.map((line) => line.label).join(", ")}`}>
       <div ref={box} class="chart-canvas" style={{ height: `${height}px` }} />
       <Legend {...props} at={at} data={data} />
+      {notes.map((note) => <p class="chart-note" key={note}>{note}</p>)}
     </figure>
   );
 }
@@ -101,12 +110,18 @@ function Legend({ lines, at, data, sayX = number, sayY = number }: ChartProps & 
         <span class="legend-item" key={line.id}>
           <span class={`legend-color series-${(line.color % SERIES_COLORS) + 1}`} aria-hidden="true" />
           {line.href ? <a href={line.href}>{line.label}</a> : line.label}
-          <span class="legend-value">{sayRange(columns, place, at, sayY)}</span>
+          <Value text={sayRange(columns, place, at, sayY)} isLast={at === null} />
         </span>
       ))}
       <span class="legend-x">{at === null ? "" : sayX(columns[0]?.[at] as number)}</span>
     </figcaption>
   );
+}
+
+/** Without a cursor it is the last one, and says so. */
+function Value({ text, isLast }: { text: string; isLast: boolean }) {
+  if (!text) return null;
+  return <>{isLast && <span class="dim">last</span>}<span class="legend-value">{text}</span></>;
 }
 
 /** The value under the cursor, or the last one. */
@@ -121,14 +136,14 @@ function sayRange(columns: (number | null | undefined)[][], line: number, at: nu
   return bottom === top ? say(bottom) : `${say(bottom)} – ${say(top)}`;
 }
 
-function optionsOf(handlers: { current: ChartProps }, place: Element, height: number, smoothed: boolean, setAt: (at: number | null) => void): uPlot.Options {
-  const { lines, log, sync } = handlers.current;
+function optionsOf(handlers: { current: ChartProps }, heights: { current: Heights }, place: Element, height: number, smoothed: boolean, setAt: (at: number | null) => void): uPlot.Options {
+  const { lines, sync } = handlers.current;
   const [ink, line] = [token("--ink-3", place), token("--line", place)];
   const axis: uPlot.Axis = { stroke: ink, font: '11px "Inter Variable", sans-serif', grid: { stroke: line, width: 1 }, ticks: { show: false } };
   const series: uPlot.Series[] = [{}];
   const bands: uPlot.Band[] = [];
   const add = (color: string, faint: boolean): void => {
-    const look: uPlot.Series = { stroke: color, width: faint ? 1 : 1.5, points: { show: isOnePoint, size: 6, fill: color }, alpha: faint ? 0.28 : 1 };
+    const look: uPlot.Series = { stroke: color, width: faint ? 1 : 1.5, points: { show: false, filter: lonePointsOf, size: 6, fill: color }, alpha: faint ? 0.28 : 1 };
     bands.push({ series: [series.length + 1, series.length], fill: `${color}${faint ? "14" : "2e"}` });
     series.push(look, { ...look });
   };
@@ -141,10 +156,10 @@ function optionsOf(handlers: { current: ChartProps }, place: Element, height: nu
     bands,
     legend: { show: false },
     padding: [8, 14, 0, 0],
-    scales: { x: { time: false, range: rangeX }, y: log ? { distr: 3 } : { range: (_, low, high) => rangeY(low, high, handlers.current.sayY) } },
+    scales: { x: { time: false, range: rangeX }, y: { range: (_, low, high) => rangeY(low, high, handlers.current.sayY && heights.current.say) } },
     axes: [
       { ...axis, size: 28, gap: 6, space: 64, values: (_, ticks) => ticks.map((x) => sayTick(handlers.current.sayX, x)) },
-      { ...axis, size: 52, gap: 6, space: 34, values: (_, ticks) => ticks.map((y) => (y === null ? "" : (handlers.current.sayY ?? short)(y))) },
+      { ...axis, size: 52, gap: 6, space: TICK_SPACE, splits: (...asked) => ticksOf(heights.current, ...asked), values: (_, ticks) => ticks.map((y) => (y === null ? "" : heights.current.say(y))) },
     ],
     cursor: {
       drag: { x: true, y: false, setScale: false },
@@ -170,29 +185,28 @@ function choose(chart: uPlot, props: ChartProps): void {
   chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
 }
 
-/** A line through one point would not be seen. */
-function isOnePoint(chart: uPlot, series: number): boolean {
-  return Array.from(chart.data[series] ?? []).filter((value) => value != null).length === 1;
+function lonePointsOf(chart: uPlot, series: number): number[] | null {
+  const lone = lonePoints(chart.data[series] as (number | null | undefined)[]);
+  return lone.length ? lone : null;
+}
+
+/** Round heights, by uPlot's own step, or those of the scale. */
+function ticksOf(heights: Heights, _: uPlot, __: number, low: number, high: number, step: number, space: number): number[] {
+  if (heights.ticks) return heights.ticks(low, high, Math.max(2, Math.floor(((high - low) / step) * (space / TICK_SPACE))));
+  const ticks: number[] = [];
+  // Counted, not added up, so that no error adds up either.
+  for (let count = Math.ceil(low / step - 1e-9); count * step <= high; count += 1) ticks.push(Number((count * step).toPrecision(12)));
+  return ticks;
 }
 
 function rangeX(_: uPlot, low: number, high: number): uPlot.Range.MinMax {
   return high - low < LEAST_X ? [low - 1, high + 1] : [low, high];
 }
 
-function rangeY(low: number | null, high: number | null, say: ChartProps["sayY"]): uPlot.Range.MinMax {
+function rangeY(low: number | null, high: number | null, say: ((height: number) => string) | undefined): uPlot.Range.MinMax {
   if (low === null || high === null) return [0, 1];
   // Ticks between two values that are said alike would all be alike.
   const isOne = say !== undefined && say(low) === say(high);
   const margin = (isOne ? 0 : (high - low) * 0.06) || Math.abs(high) * 0.1 || 1;
   return [low - margin, high + margin];
-}
-
-/** A tick: `12k`, `0.25`, `1e-5`. */
-function short(value: number): string {
-  const size = Math.abs(value);
-  if (size >= 1e9) return value.toExponential(0);
-  if (size >= 1e6) return `${number(value / 1e6)}M`;
-  if (size >= 1e4) return `${number(value / 1e3)}k`;
-  if (size && size < 1e-3) return value.toExponential(1).replace(".0e", "e");
-  return String(Number(value.toPrecision(6)));
 }

@@ -1,6 +1,8 @@
 /** A chart as a file: PNG from what is drawn, SVG from its numbers. */
 import { colorOf, type ChartLine } from "./Chart";
 import { number } from "../lib/format";
+import { heightsOf } from "./heights";
+import { lonePoints, placed } from "./series";
 
 /** With the page's background, the title above and the lines' names below. */
 export function toPng(canvas: HTMLCanvasElement, title: string, lines: readonly ChartLine[]): Promise<Blob | null> {
@@ -35,36 +37,37 @@ const [WIDTH, HEIGHT, LEFT, TOP, BOTTOM] = [800, 400, 64, 40, 56];
 /** Built as a document and written out, so that names are escaped by the browser. */
 export function toSvg(title: string, lines: readonly ChartLine[], log: boolean): Blob {
   const xs = lines.flatMap((line) => line.points.xs);
-  const known = lines.flatMap((line) => [...line.points.low, ...line.points.high]);
-  const values = known.filter((value): value is number => value !== null && (!log || value > 0));
+  const heights = heightsOf(lines.map((line) => line.points), log, number);
+  const drawn = lines.map(({ points }) => placed([points.xs, points.low, points.high], heights));
   const [left, right] = extent(xs);
-  const place = (value: number): number => (log ? Math.log10(value) : value);
-  const [bottom, top] = extent(values.map(place));
+  const [bottom, top] = extent(drawn.flatMap(([, ...columns]) => columns.flat()).filter((height): height is number => height != null));
   const toX = (x: number): number => LEFT + ((x - left) / (right - left || 1)) * (WIDTH - LEFT - 16);
-  const toY = (y: number): number => TOP + (1 - (place(y) - bottom) / (top - bottom || 1)) * (HEIGHT - TOP - BOTTOM);
+  const toY = (height: number): number => TOP + (1 - (height - bottom) / (top - bottom || 1)) * (HEIGHT - TOP - BOTTOM);
   const svg = element("svg", { xmlns: SVG, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, "font-family": "sans-serif" });
   svg.append(element("rect", { width: WIDTH, height: HEIGHT, fill: "#fff" }));
   svg.append(text(title, 16, 24, { "font-size": 14, "font-weight": 600 }));
-  const unplace = (value: number): number => (log ? 10 ** value : value);
   for (let tick = 0; tick <= 4; tick += 1) {
-    const value = unplace(bottom + ((top - bottom) * tick) / 4);
-    const y = toY(value);
+    const height = bottom + ((top - bottom) * tick) / 4;
+    const y = toY(height);
     svg.append(element("line", { x1: LEFT, x2: WIDTH - 16, y1: y, y2: y, stroke: "#e6e6ea" }));
-    svg.append(text(number(value), LEFT - 8, y + 4, { "font-size": 11, "text-anchor": "end", fill: "#6a6c78" }));
+    svg.append(text(heights.say(height), LEFT - 8, y + 4, { "font-size": 11, "text-anchor": "end", fill: "#6a6c78" }));
     const x = left + ((right - left) * tick) / 4;
     svg.append(text(number(x), toX(x), HEIGHT - BOTTOM + 18, { "font-size": 11, "text-anchor": "middle", fill: "#6a6c78" }));
   }
   lines.forEach((line, index) => {
     const color = colorOf(line.color);
-    const path = line.points.xs.map((x, at) => edge(toX(x), line.points.low[at], line.points.high[at], toY, log)).join("");
-    svg.append(element("path", { d: path.replace(/^L/, "M"), fill: "none", stroke: color, "stroke-width": 1.5 }));
+    const [places = [], low = [], high = []] = drawn[index] ?? [];
+    const path = places.map((x, at) => edge(toX(x as number), low[at], high[at], toY)).join("").split("|").map((part) => part.replace("L", "M")).join("");
+    svg.append(element("path", { d: path, fill: "none", stroke: color, "stroke-width": 1.5 }));
+    for (const at of lonePoints(high)) svg.append(element("circle", { cx: toX(places[at] as number), cy: toY(high[at] as number), r: 3, fill: color }));
     svg.append(text(line.label, LEFT + index * 150, HEIGHT - 12, { "font-size": 12, fill: color }));
   });
   return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
 }
 
-function edge(x: number, low: number | null | undefined, high: number | null | undefined, toY: (y: number) => number, log: boolean): string {
-  if (low == null || high == null || (log && low <= 0)) return "";
+/** `|` is a gap. */
+function edge(x: number, low: number | null | undefined, high: number | null | undefined, toY: (height: number) => number): string {
+  if (low == null || high == null) return "|";
   const first = `L${x.toFixed(1)} ${toY(low).toFixed(1)}`;
   return low === high ? first : `${first}L${x.toFixed(1)} ${toY(high).toFixed(1)}`;
 }

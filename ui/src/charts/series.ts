@@ -5,12 +5,15 @@
  * Always: no number is made up: where a line has no point, or NaN, there is a gap or nothing.
  */
 import type { ChartData, Value } from "../api/model";
+import { type Heights, heightsOf } from "./heights";
 
 /** A line's points by x: `low` and `high` are one where the server gave points. */
 export interface Points {
   xs: number[];
   low: (number | null)[];
   high: (number | null)[];
+  /** Whether there are values that no chart draws: NaN and infinities. */
+  hasLeftOut?: boolean;
 }
 
 /** uPlot's columns: the xs of all lines, then `low` and `high` of each. */
@@ -26,6 +29,7 @@ export function finite(value: Value): number | null {
 export function pointsOf(data: ChartData, shift = 0, scale = 1): Points {
   const points: Points = { xs: [], low: [], high: [] };
   const put = (x: number, low: number | null, high: number | null): void => {
+    if (low === null || high === null) points.hasLeftOut = true;
     const place = (x - shift) * scale;
     const last = points.xs.length - 1;
     if (last >= 0 && points.xs[last] === place) {
@@ -48,6 +52,26 @@ function least(a: number | null, b: number | null): number | null {
 
 function most(a: number | null, b: number | null): number | null {
   return a === null ? b : b === null ? a : Math.max(a, b);
+}
+
+/** One axis for all lines, with values at their heights. A column that goes down to where a logarithmic
+ * axis has no place is drawn at its largest value.
+ */
+export function placed(data: Aligned, heights: Heights): Aligned {
+  const [xs, ...columns] = data;
+  const place = (value: number | null | undefined): number | null | undefined => (value == null ? value : heights.of(value));
+  const drawn = columns.map((column, at) => column.map((value, x) => {
+    const height = place(value);
+    return height === null && at % 2 === 0 ? place(columns[at + 1]?.[x]) : height;
+  }));
+  return [xs, ...drawn];
+}
+
+/** Which points of a column stand between gaps: a line through them would not be seen. */
+export function lonePoints(column: readonly (number | null | undefined)[]): number[] {
+  const own = [...column.keys()].filter((at) => column[at] !== undefined);
+  const isEmpty = (place: number): boolean => column[own[place] ?? -1] == null;
+  return own.filter((_, place) => !isEmpty(place) && isEmpty(place - 1) && isEmpty(place + 1));
 }
 
 /** One axis for all lines. `undefined` where a line has no x of its own: drawn over, no gap. */
@@ -82,7 +106,7 @@ export function smooth(points: Points, weight: number): Points {
   const values = points.low.map((low, place) => {
     const high = points.high[place];
     if (low === null || high == null) return null;
-    mean = mean * weight + ((low + high) / 2) * (1 - weight);
+    mean = mean * weight + (low / 2 + high / 2) * (1 - weight);
     share = share * weight + (1 - weight);
     return mean / share;
   });
@@ -126,11 +150,13 @@ export function groupKeys(keys: readonly string[]): Group[] {
 /** A small line of a list: an SVG path in a box, from few columns. */
 export function sparkline(data: ChartData, width: number, height: number): string {
   const { xs, low, high } = pointsOf(data);
-  const values = low.map((value, place) => (value === null || high[place] == null ? null : (value + (high[place] as number)) / 2));
+  const { of } = heightsOf([{ xs, low, high }], false);
+  const values = low.map((value, place) => (value === null || high[place] == null ? null : of(value / 2 + (high[place] as number) / 2)));
   const known = values.filter((value): value is number => value !== null);
-  if (known.length < 2) return "";
+  if (!known.length) return "";
   const [bottom, top] = [Math.min(...known), Math.max(...known)];
   const [first, last] = [xs[0] as number, xs[xs.length - 1] as number];
+  const lone = new Set(lonePoints(values));
   let path = "";
   let isDown = false;
   values.forEach((value, place) => {
@@ -140,7 +166,8 @@ export function sparkline(data: ChartData, width: number, height: number): strin
     }
     const x = 1 + (((xs[place] as number) - first) / (last - first || 1)) * (width - 2);
     const y = 1 + (1 - (top > bottom ? (value - bottom) / (top - bottom) : 0.5)) * (height - 2);
-    path += `${isDown ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+    // A line of no length has round ends: a dot.
+    path += `${isDown ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}${lone.has(place) ? "h0" : ""}`;
     isDown = true;
   });
   return path;

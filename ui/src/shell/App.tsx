@@ -1,9 +1,10 @@
 /** The frame of all pages: who is signed in, where the address leads, what is shown around it. */
 import { Component, type ComponentChildren } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, get, whenSignedOut } from "../api/client";
 import { EventStream } from "../api/events";
 import type { WhoAmI } from "../api/model";
+import { sessionId } from "../api/stream";
 import { Empty, ErrorNote, Loading } from "../components/Empty";
 import { Toasts } from "../components/Toast";
 import { href, placeOf } from "../lib/address";
@@ -12,6 +13,9 @@ import { SessionContext } from "../lib/session";
 import { Frame } from "./Frame";
 import { pageFor } from "./pages";
 import { SIGN_IN_PATH, SignIn } from "./SignIn";
+
+/** Tabs tell each other whose session the browser has now. */
+const sessions = new BroadcastChannel("torchyard-session");
 
 export function App() {
   const { path } = useAddress();
@@ -26,14 +30,35 @@ export function App() {
   }, []);
   const workspace = place?.workspace ?? person?.workspace ?? "";
 
+  const [asks, setAsks] = useState(0);
+  const askAgain = (): void => setAsks((count) => count + 1);
+  const known = useRef({ user: "", session: "" });
+
   useEffect(() => {
-    whenSignedOut(() => setSignedOut(true));
+    whenSignedOut(() => {
+      known.current.session = "";
+      setPerson(null);
+      setSignedOut(true);
+    });
+    sessions.onmessage = ({ data }) => {
+      if (data === known.current.session || location.pathname === SIGN_IN_PATH) return;
+      setSignedOut(false);
+      askAgain();
+    };
   }, []);
   useEffect(() => {
     if (isSignedOut) return;
     let timer = 0;
+    const meet = (answer: WhoAmI): void => {
+      const { user, session } = known.current;
+      // What was read as somebody else is not shown to this one.
+      if (user && user !== answer.user) return location.reload();
+      known.current = { user: answer.user, session: sessionId(answer) };
+      setPerson(answer);
+      if (session !== known.current.session) sessions.postMessage(known.current.session);
+    };
     const ask = (): void => {
-      get<WhoAmI>(`/v1/whoami${asked ? `?workspace=${encodeURIComponent(asked)}` : ""}`).then(setPerson, (error: ApiError) => {
+      get<WhoAmI>(`/v1/whoami${asked ? `?workspace=${encodeURIComponent(asked)}` : ""}`).then(meet, (error: ApiError) => {
         if (error.status === 401) return;
         setProblem(error);
         timer = window.setTimeout(ask, 3000);
@@ -41,7 +66,7 @@ export function App() {
     };
     ask();
     return () => clearTimeout(timer);
-  }, [isSignedOut, asked]);
+  }, [isSignedOut, asked, asks]);
   useEffect(() => {
     if (!place && person && !isSignedOut) navigate(href(person.workspace, "jobs"), true);
   }, [place, person]);
@@ -54,7 +79,7 @@ export function App() {
   if (!person || !workspace) return problem ? <div class="alone"><ErrorNote error={problem} /></div> : <Loading />;
   return (
     <>
-      <InWorkspace key={workspace} workspace={workspace} person={person}>
+      <InWorkspace key={workspace} workspace={workspace} person={person} onSession={askAgain}>
         {place && <Page section={place.section} names={place.names} />}
       </InWorkspace>
       <Toasts />
@@ -62,12 +87,16 @@ export function App() {
   );
 }
 
-function InWorkspace({ workspace, person, children }: { workspace: string; person: WhoAmI; children: ComponentChildren }) {
-  const events = useMemo(() => new EventStream(workspace), [workspace]);
-  useEffect(() => () => events.close(), [events]);
-  const session = useMemo(() => ({ workspace, person, events }), [workspace, person, events]);
+function InWorkspace({ workspace, person, onSession, children }: { workspace: string; person: WhoAmI; onSession: () => void; children: ComponentChildren }) {
+  const session = sessionId(person);
+  const events = useMemo(() => new EventStream(workspace, session), [workspace, session]);
+  useEffect(() => {
+    events.on("session", onSession);
+    return () => events.close();
+  }, [events]);
+  const shared = useMemo(() => ({ workspace, person, events }), [workspace, person, events]);
   return (
-    <SessionContext.Provider value={session}>
+    <SessionContext.Provider value={shared}>
       <Frame>{children}</Frame>
     </SessionContext.Provider>
   );

@@ -25,6 +25,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
       <div class="topbar">
         <Button kind="quiet" icon={isOpen ? "close" : "menu"} label="Navigation" expanded={isOpen} onClick={() => setOpen(!isOpen)} />
         <Wordmark />
+        <Live onlyLost />
       </div>
       <Sidebar />
       <main id="content" tabIndex={-1}>{children}</main>
@@ -92,11 +93,12 @@ function WorkspaceChoice() {
 const STATES = {
   connecting: ["grey", "Connecting"],
   live: ["green", "Live"],
-  polling: ["green", "Live"],
-  offline: ["red", "Reconnecting"],
+  polling: ["grey", "Updates every 5 s"],
+  offline: ["red", "Not connected"],
 } as const;
 
-function Live() {
+/** On a phone, where the navigation is shut, it is shown only where it says that something is lost. */
+function Live({ onlyLost = false }: { onlyLost?: boolean }) {
   const { events } = useSession();
   const [state, setState] = useState(events.state);
   useEffect(() => {
@@ -104,6 +106,7 @@ function Live() {
     setState(events.state);
     return events.onState(setState);
   }, [events]);
+  if (onlyLost && state !== "offline") return null;
   const [tone, word] = STATES[state];
   return <p class={`live live-${tone}`} role="status"><span class="live-dot" aria-hidden="true" />{word}</p>;
 }

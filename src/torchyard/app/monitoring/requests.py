@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -62,7 +63,7 @@ class Requests:
     """The numbers of one server process; changed by its event loop's thread only."""
 
     def __init__(self) -> None:
-        self.in_progress = 0
+        self.in_progress: Counter[str] = Counter()
         self._counts: dict[tuple[str, str], int] = {}
         self._buckets: dict[str, list[int]] = {}
         self._sums_s: dict[str, float] = {}
@@ -97,9 +98,12 @@ class Requests:
             ),
             Family(
                 "torchyard_http_requests_in_progress",
-                "Requests whose response has not ended.",
+                "Requests whose response has not ended, by group of routes.",
                 "gauge",
-                (Sample(self.in_progress),),
+                tuple(
+                    Sample(count, {"group": group})
+                    for group, count in sorted(self.in_progress.items())
+                ),
             ),
         ]
 
@@ -139,7 +143,7 @@ class Measuring:
                 requests.record(group, message["status"], time.perf_counter() - started)
             await send(message)
 
-        requests.in_progress += 1
+        requests.in_progress[group] += 1
         try:
             await self._app(scope, receive, measured)
         except Exception:
@@ -148,4 +152,4 @@ class Measuring:
                 requests.record(group, 500, time.perf_counter() - started)
             raise
         finally:
-            requests.in_progress -= 1
+            requests.in_progress[group] -= 1

@@ -47,16 +47,23 @@ def compare(session: Session, names: tuple[str, ...], diff: bool) -> None:
     if not rows_to_show and session.form.kind == "table":
         click.echo("There are no differences.", err=True)
         return
-    cell = _short if session.form.kind == "table" else _full_value
+    for_people = session.form.kind == "table"
+    cell, named = (_short, _named) if for_people else (_full_value, str)
     columns: list[tables.Column] = [("", lambda row: row["what"])]
     columns += [(name, partial(_cell, cell, index)) for index, name in enumerate(names)]
     if not diff:
         columns.append(("", lambda row: "≠" if _differ(row["values"]) else ""))
     tables.rows(
         session.form,
-        [{"what": row_name, "values": values} for row_name, values in rows_to_show],
+        [{"what": named(row_name), "values": values} for row_name, values in rows_to_show],
         columns,
     )
+
+
+def _named(row_name: str) -> str:
+    """As lists of jobs name it."""
+    key = row_name.removeprefix("metrics.")
+    return row_name if key == row_name else f"last {key}"
 
 
 def _for_programs(row_name: str, names: Sequence[str], values: list[Any]) -> dict[str, Any]:

@@ -175,7 +175,10 @@ def _columns(
     ]
     if names:
         shown += [
-            (f"{group}.{key}" if group != "metrics" else key, partial(_cell, group, key, number))
+            (
+                f"{group}.{key}" if group != "metrics" else f"last {key}",
+                partial(_cell, group, key, number),
+            )
             for group, key in _keys(names, rows)
         ]
     else:

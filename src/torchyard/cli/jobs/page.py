@@ -43,7 +43,7 @@ def page(job: Mapping[str, Any]) -> str:
         ("Notices", "\n".join(f"  {plain(notice)}" for notice in job.get("notices") or [])),
         ("Tags", _pairs(job.get("tags"), str)),
         ("Parameters", _parameters(job)),
-        ("Metrics", metrics_text(job)),
+        ("Metrics (last values)", metrics_text(job)),
         ("Tables", _tables(job)),
         ("Outputs", _outputs(job)),
         ("Models", "\n".join(f"  {m['name']}:{m['version']}" for m in job.get("models") or [])),

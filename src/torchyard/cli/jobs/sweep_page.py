@@ -54,7 +54,8 @@ def page(sweep_trials: SweepTrials) -> str:
 def _best(best: Trial, sweep_trials: SweepTrials) -> str:
     values = " ".join(f"{name}={_value(value)}" for name, value in best.parameters.items())
     return plain(
-        f"{best.name}, {sweep_trials.primary_metric} {tables.number(best.value)}  ({values})"
+        f"{best.name}, {_which(sweep_trials)} {sweep_trials.primary_metric} "
+        f"{tables.number(best.value)}  ({values})"
     )
 
 
@@ -73,11 +74,16 @@ def columns(sweep_trials: SweepTrials) -> list[tables.Column]:
     return [
         ("TRIAL", lambda row: row["name"]),
         ("STATUS", _status),
-        (plain(sweep_trials.primary_metric), partial(_metric)),
+        (f"{_which(sweep_trials)} {plain(sweep_trials.primary_metric)}", partial(_metric)),
         *((plain(name), partial(_parameter, name)) for name in names),
         ("TOOK", lambda row: tables.since(row["started_at"], row["ended_at"], row["duration_s"])),
         ("REASON", lambda row: row["reason"]),
     ]
+
+
+def _which(sweep_trials: SweepTrials) -> str:
+    """Which of a trial's values is shown: of the only objective the best, of several the last."""
+    return "best" if len(sweep_trials.raw["objectives"]) == 1 else "last"
 
 
 def _status(row: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from torchyard.cli.parsing.options import Session, common, names_of
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import redraw
 from torchyard.client.times import duration
+from torchyard.shared.record_rules import SAMPLED_APART
 from torchyard.shared.sizes import size_text
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _rows_of(
     per_node = job.get("processes_per_node") or 1
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for summary in summaries:
-        match = _KEY.match(summary["key"])
+        match = _KEY.match(summary["key"].removesuffix(SAMPLED_APART))
         if match is None:
             continue
         rank = None if match["rank"] is None else int(match["rank"])

@@ -17,7 +17,6 @@ from torchyard.shared.plurals import plural
 
 Json = Mapping[str, Any]
 
-SYSTEM_PREFIX = "system/"
 _MOST_ROWS = 100
 _MOST_METRICS = 12
 _MOST_CHARACTERS = 600
@@ -49,7 +48,7 @@ def job_table(raw: Json, page: str) -> str:
         ("created", _moment(raw.get("created_at"))),
         ("ran for", duration(raw.get("duration_s"))),
         ("waits", text(raw.get("waiting"))),
-        ("metrics", _metrics(raw.get("metrics"))),
+        ("last values", _metrics(raw.get("metrics"))),
         ("error", _error(raw.get("error"))),
     ]
     lines = "".join(
@@ -123,21 +122,19 @@ def _row(raw: Json, page: str) -> dict[str, str]:
     }
     for group in ("metrics", "params", "inputs"):
         values: Json = raw.get(group) or {}
-        for key, value in _shown(values):
-            row[f"{group}.{key}"] = number(value) if group == "metrics" else text(value)
+        for key, value in values.items():
+            if group == "metrics":
+                row[f"last {key}"] = number(value)
+            else:
+                row[f"{group}.{key}"] = text(value)
     return {**row, "error": _error(raw.get("error"))}
 
 
 def _metrics(values: Json | None) -> str:
-    shown = _shown(values or {})
+    shown = list((values or {}).items())
     parts = [f"{text(key)} <b>{number(value)}</b>" for key, value in shown[:_MOST_METRICS]]
     more = len(shown) - len(parts)
     return ", ".join([*parts, f"{more} more"] if more else parts)
-
-
-def _shown(values: Json) -> list[tuple[str, Any]]:
-    """Without what the node measured."""
-    return [(key, value) for key, value in values.items() if not key.startswith(SYSTEM_PREFIX)]
 
 
 def _error(error: Json | None) -> str:

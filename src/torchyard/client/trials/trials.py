@@ -26,8 +26,8 @@ class Trial(Resource):
 
     Args:
         outcome: `completed`, `stopped` early, `failed`, `canceled`; empty while it goes on.
-        value: of the primary metric, the best so far; None before the first.
-        values: of each objective, where there are several.
+        value: of the primary metric, the first of `values`; None before the first.
+        values: of each objective: of the only one the best so far, of several the last.
         reason: why it was stopped, or counts as failed.
         metrics: the last value of each metric.
     """

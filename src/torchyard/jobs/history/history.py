@@ -36,6 +36,7 @@ from torchyard.jobs.history.history_records import (
     Property,
     Record,
     RunLogMetric,
+    SampledMetric,
     read,
 )
 from torchyard.jobs.history.metric_blocks import Point
@@ -74,6 +75,7 @@ class _Batch:
 
     points: dict[str, list[Point]] = field(default_factory=dict)
     run_log_points: dict[str, list[Point]] = field(default_factory=dict)
+    sampled_points: dict[str, list[Point]] = field(default_factory=dict)
     params: list[tuple[int, Param]] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
     properties: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -85,6 +87,9 @@ class _Batch:
         points = self.points
         if isinstance(record, ModelMetric):
             self.model_metrics.append(record)
+            record = record.metric
+        elif isinstance(record, SampledMetric):
+            points = self.sampled_points
             record = record.metric
         elif isinstance(record, RunLogMetric):
             points = self.run_log_points
@@ -199,6 +204,8 @@ class History:
         for points, by_run_log in ((batch.points, False), (batch.run_log_points, True)):
             if points:
                 is_shared |= store.add_points(connection, job_id, points, counted, by_run_log)
+        if batch.sampled_points:
+            store.add_sampled(connection, job_id, batch.sampled_points, counted)
         if is_shared:
             self._tell_shared(connection, job_id)
         if batch.types:

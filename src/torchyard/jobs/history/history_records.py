@@ -70,7 +70,14 @@ class RunLogMetric:
     type: str | None = None
 
 
-Record = Metric | Param | Tag | Property | ModelMetric | RunLogMetric | Row
+@dataclass(frozen=True)
+class SampledMetric:
+    """A point of what the node and its ranks use, which the worker sampled."""
+
+    metric: Metric
+
+
+Record = Metric | Param | Tag | Property | ModelMetric | RunLogMetric | SampledMetric | Row
 
 
 def _as_invalid_input(build: Callable[P, R]) -> Callable[P, R]:
@@ -122,7 +129,8 @@ def read(body: Any) -> tuple[str, Record]:
     if kind == "metric":
         if body.get("moment_us") is not None:
             return run, _of_run_log(key, value, body)
-        return run, _of_model(_metric(key, value, body.get("timestamp"), body.get("step", 0)), body)
+        point = _metric(key, value, body.get("timestamp"), body.get("step", 0))
+        return run, SampledMetric(point) if body.get("sampled") is True else _of_model(point, body)
     if kind == "param":
         return run, param(key, value)
     if kind == "tag":

@@ -29,6 +29,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    false,
     func,
     insert,
     literal_column,
@@ -41,7 +42,7 @@ from torchyard.base.db import metadata
 from torchyard.jobs.history import metric_blocks, shared_keys, stepless_points
 from torchyard.jobs.history.metric_blocks import POINT_BYTES, Point
 from torchyard.jobs.records.attempt_store import attempts
-from torchyard.shared.record_rules import NAN, NODE_METRICS, RANK_METRICS
+from torchyard.shared.record_rules import NAN
 
 # Databases bound the number of parameters in one statement.
 _KEYS_A_QUERY = 400
@@ -64,6 +65,8 @@ metrics = Table(
     Column("tail", LargeBinary, nullable=False),
     # Whether SDK v1's `run.log` owns the key, or MLflow; null is the next of them that logs it.
     Column("by_run_log", Boolean),
+    # Whether the worker sampled the points; no script has logged the key.
+    Column("sampled", Boolean, nullable=False, server_default=false()),
     # The runs in the order of a metric.
     Index("ix_metrics_best", "key", "latest_value", "job_id"),
 )
@@ -153,7 +156,7 @@ def add_points(
     counted: bool = False,
     by_run_log: bool | None = None,
 ) -> bool:
-    """Append what is not there yet; points made by `metric_blocks.point`.
+    """Append what is not there yet of what a script logs; points made by `metric_blocks.point`.
 
     Args:
         counted: the sender counts what it sends, so that nothing comes twice.
@@ -164,6 +167,9 @@ def add_points(
         Whether there is a key now that both log, which only one had logged.
     """
     rows = _metrics_of(connection, job_id, list(points_by_key))
+    for key in [key for key, row in rows.items() if row.sampled]:
+        if _rename(connection, job_id, key, shared_keys.of_worker(key)):
+            del rows[key]
     of_other = {key for key, row in rows.items() if {row.by_run_log, by_run_log} == {True, False}}
     own: dict[str, Sequence[Point]] = {}
     apart: dict[str, list[Point]] = {}
@@ -185,6 +191,24 @@ def add_points(
     return is_shared
 
 
+def add_sampled(
+    connection: Connection,
+    job_id: int,
+    points_by_key: Mapping[str, Sequence[Point]],
+    counted: bool = False,
+) -> None:
+    """Append what a worker sampled, apart from what the script logs under the same key."""
+    rows = _metrics_of(connection, job_id, list(points_by_key))
+    of_script = {key for key, row in rows.items() if not row.sampled}
+    own = {
+        shared_keys.of_worker(key) if key in of_script else key: points
+        for key, points in points_by_key.items()
+    }
+    if of_script:
+        rows = _metrics_of(connection, job_id, list(own))
+    _append(connection, job_id, own, rows, counted, None, sampled=True)
+
+
 def _rename(connection: Connection, job_id: int, key: str, name: str) -> bool:
     """Rename a key, unless the name is in use."""
     if _metrics_of(connection, job_id, [name]):
@@ -202,6 +226,7 @@ def _append(
     rows: Mapping[str, Row[Any]],
     counted: bool,
     by_run_log: bool | None,
+    sampled: bool = False,
 ) -> None:
     inserts: list[dict[str, Any]] = []
     updates: list[dict[str, Any]] = []
@@ -228,7 +253,7 @@ def _append(
             values["blocks"] += 1
         values["tail"] = metric_blocks.pack(laid.tail)
         if row is None:
-            inserts.append({"job_id": job_id, "key": key, **values})
+            inserts.append({"job_id": job_id, "key": key, "sampled": sampled, **values})
         else:
             updates.append({"the_job": job_id, "the_key": key, **values})
     if blocks:
@@ -424,9 +449,8 @@ def extremes_of(connection: Connection, job_id: int, key: str) -> tuple[float, f
 
 
 def is_sampled() -> ColumnElement[bool]:
-    """The metrics that workers sample, which nobody has logged."""
-    start = func.substr(metrics.c.key, 1, len(NODE_METRICS))
-    return start.in_((NODE_METRICS, RANK_METRICS))
+    """The metrics that workers sample, which no script has logged."""
+    return metrics.c.sampled.is_(True)
 
 
 def latest_of(
@@ -515,8 +539,10 @@ def set_cursor(
 
 
 def keys_since(connection: Connection, job_id: int, after: int) -> list[str]:
-    """The keys with points later than `after`, in ms since 1970."""
-    query = select(metrics.c.key).where(metrics.c.job_id == job_id, metrics.c.max_timestamp > after)
+    """The script's keys with points later than `after`, in ms since 1970."""
+    query = select(metrics.c.key).where(
+        metrics.c.job_id == job_id, metrics.c.max_timestamp > after, ~is_sampled()
+    )
     return list(connection.execute(query.order_by(metrics.c.key)).scalars())
 
 

@@ -36,7 +36,7 @@ from torchyard.base.db import metadata
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs.history import history_store, metric_blocks
 from torchyard.jobs.history.metric_blocks import Point
-from torchyard.shared.record_rules import is_int64, is_sampled
+from torchyard.shared.record_rules import is_int64
 
 TAG = "torchyard.resumed_from"
 
@@ -92,8 +92,6 @@ def add(connection: Connection, job_id: int, rewind: Rewind) -> int:
     _put_aside(connection, job_id, "", rewind, [])
     count = 0
     for key in history_store.keys_since(connection, job_id, rewind.after):
-        if is_sampled(key):
-            continue
         points = history_store.take_points(connection, job_id, key, rewind.after, rewind.until)
         if points:
             _put_aside(connection, job_id, key, rewind, points)
@@ -111,7 +109,7 @@ def late(
     rewinds = [Rewind(0, after, until) for after, until in connection.execute(query)]
     remaining: dict[str, list[Point]] = {}
     for key, points in points_by_key.items():
-        aside = [] if is_sampled(key) else [each for each in points if _is_in(rewinds, each)]
+        aside = [each for each in points if _is_in(rewinds, each)]
         if aside:
             _put_aside(connection, job_id, key, rewinds[-1], aside)
         remaining[key] = [each for each in points if each not in aside] if aside else list(points)

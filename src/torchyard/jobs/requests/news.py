@@ -86,12 +86,13 @@ def progress(services: FileServices, job_id: int, with_metrics: bool = True) -> 
     return Progress(job.name, job.status.ended, metrics, logs)
 
 
-def followed_id(services: RecordServices, workspace: str, name: str) -> int:
-    """
-    Raises:
-        NotFound: the job does not exist.
-    """
-    return actions.get(services, workspace, name).id
+def followed_ids(
+    services: RecordServices, workspace: str, names: Sequence[str]
+) -> tuple[frozenset[int], tuple[str, ...]]:
+    """The jobs of these names, and the names of which there is none."""
+    jobs = {name: actions.find_by_name(services.db, workspace, name) for name in names}
+    ids = frozenset(job.id for job in jobs.values() if job is not None)
+    return ids, tuple(name for name, job in jobs.items() if job is None)
 
 
 def new_metrics(old: Progress, new: Progress) -> list[dict[str, Any]]:

@@ -141,6 +141,7 @@ class SystemMetrics:
             records.append(
                 {
                     "kind": "metric",
+                    "sampled": True,
                     "run": self._plan.job,
                     "key": key,
                     "value": value,

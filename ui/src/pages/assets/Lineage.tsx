@@ -20,7 +20,7 @@ export function Lineage({ kind, asset }: { kind: AssetKind; asset: Asset }) {
   const workspace = useWorkspace();
   const url = asset.job ? api(workspace, ["jobs", asset.job]) : null;
   const { data: job, error } = useLoad(url, (signal) => get<Job>(url as string, signal));
-  const metrics = Object.entries(job?.metrics ?? {}).filter(([key]) => !key.startsWith("system/"));
+  const metrics = Object.entries(job?.metrics ?? {});
   return (
     <>
       <Panel title="Lineage">
@@ -31,7 +31,7 @@ export function Lineage({ kind, asset }: { kind: AssetKind; asset: Asset }) {
         </ol>
       </Panel>
       {job && metrics.length > 0 && (
-        <Panel title="Metrics of the job that made it" aside={<a class="link" href={jobHref(workspace, job.name, { tab: "metrics" })}>Charts</a>}>
+        <Panel title="Last values of the job that made it" aside={<a class="link" href={jobHref(workspace, job.name, { tab: "metrics" })}>Charts</a>}>
           <dl class="figures">{metrics.map(([key, value]) => <div key={key}><dt title={key}>{key}</dt><dd>{number(value)}</dd></div>)}</dl>
         </Panel>
       )}

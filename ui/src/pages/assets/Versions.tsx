@@ -38,7 +38,7 @@ function columnsOf(workspace: string, kind: AssetKind, jobs: ReadonlyMap<string,
   return [
     { id: "version", head: "Version", cell: (row) => <><a href={href(workspace, kind, [row.name, String(row.version)])}>{row.version}</a>{row.archived && <> <Badge tone="grey">Archived</Badge></>}</> },
     ...(kind === "models" ? [{ id: "stage", head: "Stage", cell: (row: Asset) => <Stage asset={row} /> }] : []),
-    ...metricsOf([...jobs.values()]).map((metric) => ({ id: `metric/${metric}`, head: <span class="clip">{metric}</span>, title: metric, numeric: true, cell: (row: Asset) => number(jobs.get(row.job)?.metrics[metric]) || <span class="dim">–</span> })),
+    ...metricsOf([...jobs.values()]).map((metric) => ({ id: `metric/${metric}`, head: <span class="clip">last {metric}</span>, title: `last ${metric}`, numeric: true, cell: (row: Asset) => number(jobs.get(row.job)?.metrics[metric]) || <span class="dim">–</span> })),
     { id: "job", head: "Made by", cell: (row) => (row.job ? <a class="clip" href={jobHref(workspace, row.job)}>{jobs.get(row.job)?.display_name || row.job}</a> : <span class="dim">upload</span>) },
     { id: "description", head: "Description", width: "grow", cell: (row) => <span class="clip" title={row.description}>{row.description}</span> },
     { id: "owner", head: "Owner", cell: (row) => <a href={href(workspace, "jobs", [], { owner: row.owner })}>{row.owner}</a> },
@@ -49,6 +49,6 @@ function columnsOf(workspace: string, kind: AssetKind, jobs: ReadonlyMap<string,
 /** Those that most of the jobs have. */
 function metricsOf(jobs: readonly Job[]): string[] {
   const counts = new Map<string, number>();
-  for (const job of jobs) for (const key of Object.keys(job.metrics)) if (!key.startsWith("system/")) counts.set(key, (counts.get(key) ?? 0) + 1);
+  for (const job of jobs) for (const key of Object.keys(job.metrics)) counts.set(key, (counts.get(key) ?? 0) + 1);
   return [...counts].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).slice(0, MOST_METRICS).map(([key]) => key);
 }

@@ -93,7 +93,7 @@ function Charts({ jobs }: { jobs: readonly Job[] }) {
   const workspace = useWorkspace();
   const { query } = useAddress();
   const axis = readAxis(query);
-  const keys = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics)))].filter((key) => !key.startsWith("system/"));
+  const keys = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics)))];
   // Those that most jobs have come first: they are what can be compared.
   const many = (key: string): number => jobs.filter((job) => key in job.metrics).length;
   keys.sort((a, b) => many(b) - many(a) || a.localeCompare(b));

@@ -16,7 +16,7 @@ export const MOST_JOBS = 12;
 export function differences(jobs: readonly Job[]): Row[] {
   return [
     ...rowsOf("Job", jobs.map(summary)),
-    ...rowsOf("Metrics", jobs.map((job) => withoutSystem(job.metrics))),
+    ...rowsOf("Metrics, last values", jobs.map((job) => job.metrics)),
     ...rowsOf("Parameters", jobs.map((job) => job.params)),
     ...rowsOf("Inputs", jobs.map((job) => job.spec.inputs ?? {})),
     ...rowsOf("Environment variables", jobs.map((job) => job.spec.environment_variables ?? {})),
@@ -30,10 +30,6 @@ function summary(job: Job): Record<string, unknown> {
     compute: job.compute, owner: job.owner, experiment: job.experiment_name, command: job.spec.command, code: job.spec.code,
     environment: job.spec.environment, "environment content": job.environment_hash, error: job.error?.message,
   };
-}
-
-function withoutSystem(metrics: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(metrics).filter(([key]) => !key.startsWith("system/")));
 }
 
 function rowsOf(group: string, columns: readonly Record<string, unknown>[]): Row[] {

@@ -14,7 +14,13 @@ export type Cell = number | string | null;
 type Values = Readonly<Record<string, unknown>> | null;
 
 /** What plots need of a job; a row of a list has it with its columns. */
-export type Compared = Pick<JobRow, "name" | "display_name"> & { metrics?: Values; params?: Values; inputs?: Values };
+export type Compared = Pick<JobRow, "name" | "display_name"> & {
+  metrics?: Values;
+  params?: Values;
+  inputs?: Values;
+  /** Which value of a metric: the last, unless it says that it is the best. */
+  which?: "best" | "last";
+};
 
 export interface Dimension {
   /** `metrics.loss` */
@@ -48,10 +54,10 @@ export function dimensionsOf(jobs: readonly Compared[]): Dimension[] {
   for (const group of ["inputs", "params", "metrics"] as const) {
     const names = new Set(jobs.flatMap((job) => Object.keys(job[group] ?? {})));
     for (const name of [...names].sort()) {
-      if (group === "metrics" && name.startsWith("system/")) continue;
       const values = jobs.map((job) => cellOf(job[group]?.[name]));
       if (values.every((value) => value === null)) continue;
-      found.push({ id: `${group}.${name}`, group, name, values, differs: new Set(values).size > 1 });
+      const shown = group === "metrics" ? `${jobs[0]?.which ?? "last"} ${name}` : name;
+      found.push({ id: `${group}.${name}`, group, name: shown, values, differs: new Set(values).size > 1 });
     }
   }
   return [...found.filter((each) => each.differs), ...found.filter((each) => !each.differs)];
@@ -69,7 +75,7 @@ export function cellOf(value: unknown): Cell {
 /** The axes that are shown unless others are chosen: what was set, then what came out. */
 export function usualAxes(dimensions: readonly Dimension[], most = 6): string[] {
   const differing = dimensions.filter((each) => each.differs);
-  const results = differing.filter((each) => each.group === "metrics" && !/[/_.-](rank|node)[_-]?\d+$/.test(each.name));
+  const results = differing.filter((each) => each.group === "metrics" && !/[/_.-](rank|node)[_-]?\d+$|^metrics\.system\//.test(each.id));
   const settings = differing.filter((each) => each.group !== "metrics");
   const kept = Math.max(1, Math.min(results.length, 3));
   return [...settings.slice(0, most - kept), ...results.slice(0, Math.max(kept, most - settings.length))].map((each) => each.id);
@@ -99,7 +105,7 @@ function words(known: readonly (number | string)[]): Scale {
 
 function linear(low: number, high: number, mostTicks: number): Scale {
   if (low === high) return { kind: "linear", place: (value) => (typeof value === "number" ? 0.5 : null), ticks: [{ at: 0.5, label: number(low) }], ends: [] };
-  const step = niceStep((high - low) / (mostTicks - 1));
+  const step = niceStep(high / (mostTicks - 1) - low / (mostTicks - 1));
   // Halves before the difference: two huge numbers of both signs would overflow.
   const place = (value: number): number => (value / 2 - low / 2) / (high / 2 - low / 2);
   const ticks: Tick[] = [];

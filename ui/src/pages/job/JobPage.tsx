@@ -48,7 +48,7 @@ export default function JobPage({ names }: { names: string[] }) {
   const tabs: readonly (readonly [TabId, string])[] = job.type === "sweep" ? SWEEP_TABS : TABS;
   const first = tabs[0]?.[0] ?? "overview";
   const chosen = tabs.find(([id]) => id === query.get("tab"))?.[0] ?? first;
-  const metrics = Object.keys(job.metrics).filter((key) => !key.startsWith("system/")).length;
+  const metrics = Object.keys(job.metrics).length;
   const notes: Partial<Record<TabId, number>> = metrics ? { metrics } : {};
   return (
     <>

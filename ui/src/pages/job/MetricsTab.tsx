@@ -9,8 +9,6 @@ import { SearchField } from "../../components/Field";
 import { setQuery, useAddress } from "../../lib/router";
 import { useWorkspace } from "../../lib/session";
 
-const SYSTEM = "system/";
-
 export function sourcesOf(job: Job, group: Group): Source[] {
   const start = Date.parse(job.started_at ?? job.created_at);
   return group.keys.map(({ key, label }, color) => ({ job: job.name, key, label, color, start }));
@@ -40,7 +38,7 @@ export function MetricsTab({ job }: { job: Job }) {
   const { query } = useAddress();
   const axis = readAxis(query);
   const text = query.get("metric") ?? "";
-  const keys = Object.keys(job.metrics).filter((key) => !key.startsWith(SYSTEM));
+  const keys = Object.keys(job.metrics);
   const groups = groupKeys(keys).filter((group) => group.title.toLowerCase().includes(text.toLowerCase()));
   if (!keys.length) {
     return <Empty title="No metrics" command={'mlflow.log_metric("loss", loss, step=step)'}>What the script logs appears here while it runs.</Empty>;

@@ -21,7 +21,7 @@ const PLAIN = { x: "step", log: false, smoothing: 0 } as const;
 
 export function Overview({ job: asked }: { job: Job }) {
   const job = trialOf(asked);
-  const keys = Object.keys(job.metrics).filter((key) => !key.startsWith("system/"));
+  const keys = Object.keys(job.metrics);
   const groups = groupKeys(keys).slice(0, MOST_CHARTS);
   return (
     <div class="overview">
@@ -65,12 +65,12 @@ function NoMetrics({ job }: { job: Job }) {
 }
 
 function Figures({ of }: { of: Readonly<Record<string, unknown>> }) {
-  const entries = Object.entries(of).filter(([key]) => !key.startsWith("system/"));
+  const entries = Object.entries(of);
   return <dl class="figures">{entries.map(([key, value]) => <div key={key}><dt title={key}>{key}</dt><dd>{number(value)}</dd></div>)}</dl>;
 }
 
 function Values({ of, empty = "" }: { of: Readonly<Record<string, unknown>>; empty?: string }) {
-  const entries = Object.entries(of).filter(([key]) => !key.startsWith("system/"));
+  const entries = Object.entries(of);
   if (!entries.length) return <p class="dim">{empty}</p>;
   return <Facts rows={entries.map(([key, value]) => [key, <span class="mono">{typeof value === "number" ? number(value) : typeof value === "object" ? JSON.stringify(value) : String(value)}</span>])} />;
 }

@@ -18,14 +18,12 @@ export function ResourcesTab({ job }: { job: Job }) {
   const again = useThrottled(reload, 2500);
   useEvent("metrics", (event) => {
     // Charts read their own points; a key that is new needs a chart.
-    if (event.job === job.name && event.metrics.some(({ key }) => key.startsWith("system/") && !sampled.includes(key))) again();
+    if (event.job === job.name && event.metrics.some(({ key }) => key.startsWith("system/") && !sampled.includes(key) && !(key in job.metrics))) again();
   });
   useEvent("refresh", again);
 
   if (!data) return error ? <ErrorNote error={error} /> : <Loading label="Loading what the job uses" />;
-  // A script may log its own with MLflow.
-  const keys = [...sampled, ...Object.keys(job.metrics).filter((key) => key.startsWith("system/"))];
-  if (!keys.length) {
+  if (!sampled.length) {
     return ENDED.has(job.status)
       ? <Empty title="No figures">The job ended before the first sample, or its file says `system_metrics: false`.</Empty>
       : <Empty title="No figures yet" command={`yard job top ${job.name}`}>CPU, memory, GPU, disk and network of each node and rank appear here while the job runs.</Empty>;
@@ -34,10 +32,10 @@ export function ResourcesTab({ job }: { job: Job }) {
   return (
     <>
       <div class="toolbar metric-bar">
-        <Button icon="download" download={`${job.name}-resources.csv`} href={api(workspace, ["jobs", job.name, "metrics", "export"], { format: "csv", key: keys.slice(0, 200) })}>CSV</Button>
+        <Button icon="download" download={`${job.name}-resources.csv`} href={api(workspace, ["jobs", job.name, "metrics", "export"], { format: "csv", key: sampled.slice(0, 200) })}>CSV</Button>
       </div>
       <div class="metric-grid">
-        {resourceCharts(keys).map((chart) => (
+        {resourceCharts(sampled).map((chart) => (
           <MetricChart
             key={chart.title} title={chart.title} sync={`${job.name}/resources`} axis={AXIS} sayY={chart.say}
             sources={chart.keys.map(({ key, label }, color) => ({ job: job.name, key, label, color, start }))}

@@ -2,7 +2,8 @@
  *
  * Owns: the charts of the Resources part and their order.
  * Leaves: the figures' names to the worker, drawing to MetricChart.tsx.
- * Always: every key below `system/` is in one chart; keys that nobody knows here have their own.
+ * Always: every key that the worker samples is in one chart; keys that nobody knows here have their
+ * own.
  */
 import { bytes, number } from "../../lib/format";
 
@@ -12,7 +13,8 @@ export interface ResourceChart {
   say: (value: number) => string;
 }
 
-const SAMPLED = /^system\/(node|rank)-(\d+)\/(.+)$/;
+/** ` (sampled)` stands behind a key that the script logs, too. */
+const SAMPLED = /^system\/(node|rank)-(\d+)\/(.+?)(?: \(sampled\))?$/;
 const GPU = /^gpu_(\d+)_(.+)$/;
 /** The server draws up to 100 lines at once; more than these can't be told apart. */
 const MOST_LINES = 32;

@@ -5,7 +5,7 @@ import { Menu } from "../../components/Menu";
 import { setQuery } from "../../lib/router";
 import { columnsOf, splitColumn } from "./listState";
 
-const GROUPS = [["metrics", "Metrics"], ["inputs", "Inputs"], ["params", "Parameters"]] as const;
+const GROUPS = [["metrics", "Metrics, last values"], ["inputs", "Inputs"], ["params", "Parameters"]] as const;
 const MOST_SHOWN = 200;
 
 export function ColumnChoice({ rows, chosen }: { rows: readonly JobRow[]; chosen: readonly string[] }) {

@@ -56,7 +56,7 @@ function valueColumn(name: string, sparks: ReadonlyMap<string, ChartData> | null
   const [group, key] = splitColumn(name);
   return {
     id: name,
-    head: <span class="clip">{key}</span>,
+    head: <span class="clip">{group === "metrics" ? `last ${key}` : key}</span>,
     title: `${group}: ${key}`,
     sortable: true,
     numeric: true,

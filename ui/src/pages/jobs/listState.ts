@@ -60,7 +60,6 @@ export function columnsOf(rows: readonly JobRow[]): string[] {
   for (const row of rows) {
     for (const group of ["metrics", "inputs", "params"] as const) {
       for (const [key, value] of Object.entries(row[group] ?? {})) {
-        if (group === "metrics" && key.startsWith("system/")) continue;
         if (typeof value === "object") continue;
         const name = `${group}.${key}`;
         counts.set(name, (counts.get(name) ?? 0) + 1);
@@ -70,9 +69,9 @@ export function columnsOf(rows: readonly JobRow[]): string[] {
   return [...counts].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).map(([name]) => name);
 }
 
-/** Two metrics and two inputs that most of these jobs have; what single ranks log comes last. */
+/** Two metrics and two inputs that most of these jobs have; what ranks and machines log comes last. */
 export function usualColumns(rows: readonly JobRow[]): string[] {
-  const ofRank = (name: string): boolean => /(^|[./_-])rank[_-]?\d+$/.test(name);
+  const ofRank = (name: string): boolean => /(^|[./_-])rank[_-]?\d+$|^metrics\.system\//.test(name);
   const all = columnsOf(rows).sort((a, b) => Number(ofRank(a)) - Number(ofRank(b)));
   const first = (group: string): string[] => all.filter((name) => name.startsWith(group)).slice(0, 2);
   return [...first("metrics."), ...first("inputs.")];

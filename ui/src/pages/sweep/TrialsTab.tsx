@@ -16,7 +16,7 @@ import { useEvent, useWorkspace } from "../../lib/session";
 import { Plots } from "../compare/Plots";
 import { RungsPanel } from "./RungsPanel";
 import { hasRungs } from "./rungs";
-import { comparedOf, historyOf, ordered, sayParameter, sayProgress, type Sweep, type Trial } from "./trials";
+import { comparedOf, historyOf, ordered, sayParameter, sayProgress, type Sweep, type Trial, whichOf } from "./trials";
 
 const MOST_LISTED = 500;
 
@@ -46,7 +46,7 @@ function BestSoFar({ sweep, workspace }: { sweep: Sweep; workspace: string }) {
   const best = sweep.trials.find((trial) => trial.name === sweep.best);
   const rows = best && [
     ["Trial", <a key="trial" href={jobHref(workspace, best.name)}>{best.name}</a>] as const,
-    ...sweep.objectives.map(({ primary_metric, goal }, at) => [primary_metric, `${number(best.values[at])}, to ${goal}`] as const),
+    ...sweep.objectives.map(({ primary_metric, goal }, at) => [`${whichOf(sweep)} ${primary_metric}`, `${number(best.values[at])}, to ${goal}`] as const),
     ...Object.entries(best.parameters).map(([name, value]) => [name, <span key={name} class="mono">{sayCell(value)}</span>] as const),
   ];
   return (
@@ -108,7 +108,7 @@ function columnsOf(sweep: Sweep, workspace: string): Column<Trial>[] {
   return [
     { id: "number", head: "Trial", sortable: true, cell: (trial) => <a class="job-link" href={jobHref(workspace, trial.name)}>{trial.number}{trial.name === sweep.best && <span class="dim"> best</span>}</a> },
     { id: "status", head: "Status", cell: (trial) => (trial.status ? <StatusBadge status={trial.status} /> : <span class="dim">deleted</span>) },
-    { id: "value", head: <span class="clip">{metric}</span>, label: metric, numeric: true, sortable: true, cell: (trial) => (trial.values.length ? number(trial.values[0]) : "–") },
+    { id: "value", head: <span class="clip">{whichOf(sweep)} {metric}</span>, label: `${whichOf(sweep)} ${metric}`, numeric: true, sortable: true, cell: (trial) => (trial.values.length ? number(trial.values[0]) : "–") },
     ...sweep.parameters.map((name) => ({
       id: name, head: <span class="clip">{name}</span>, label: name, numeric: true, sortable: true,
       cell: (trial: Trial) => <span class="clip">{name in trial.parameters ? sayCell(trial.parameters[name]) : "–"}</span>,

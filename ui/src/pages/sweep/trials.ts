@@ -72,9 +72,15 @@ export function comparedOf(sweep: Sweep): Compared[] {
   return sweep.trials.map((trial) => ({
     name: trial.name,
     display_name: `Trial ${trial.number}`,
+    which: whichOf(sweep),
     params: Object.fromEntries(Object.entries(trial.parameters).map(([name, value]) => [name, sayParameter(value)])),
     metrics: Object.fromEntries(sweep.objectives.map(({ primary_metric }, at) => [primary_metric, trial.values[at] ?? null])),
   }));
+}
+
+/** Which of a trial's values of an objective is shown: of the only one the best, of several the last. */
+export function whichOf(sweep: Pick<Sweep, "objectives">): "best" | "last" {
+  return sweep.objectives.length === 1 ? "best" : "last";
 }
 
 /** A number stays one; a nested choice becomes its JSON. */
