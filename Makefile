@@ -241,7 +241,7 @@ azure-clients: setup
 newest-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py azure-ai-ml-1.35 azureml-core-1.61
 
-test-azure: azure-clients
+test-azure: azure-clients podman
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=10 -m 'azure and not long'
 
 # TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots; TORCHYARD_WRITE_PICTURES=1 writes docs/pictures.
