@@ -445,7 +445,7 @@ acpt-selftest: setup
 	$(BIN)/python -m torchyard.environments.selftest $(CURATED_HOME) $(CURATED)
 
 # Those that take a GPU and 10 GB each, where nobody builds them: resolved, not built.
-LOCKED := acpt-pytorch-2.15-cuda13.2 acpt-pytorch-2.14-cuda13.0 acpt-pytorch-2.13-cuda13.0
+LOCKED := acpt-pytorch-2.15-cuda13.2 acpt-pytorch-2.14-cuda13.0 acpt-pytorch-2.13-cuda13.0 acpt-pytorch-2.8-cuda12.8
 
 curated-locks: setup
 	$(BIN)/python tools/lock_curated.py $(LOCKED)
