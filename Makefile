@@ -241,7 +241,7 @@ azure-clients: setup
 newest-clients: setup
 	@$(BIN)/python tests/contracts_azure/client_venvs.py azure-ai-ml-1.35 azureml-core-1.61
 
-test-azure: azure-clients
+test-azure: azure-clients podman
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 2 --dist loadfile --durations=10 -m 'azure and not long'
 
 # TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps screenshots; TORCHYARD_WRITE_PICTURES=1 writes docs/pictures.
@@ -445,7 +445,7 @@ acpt-selftest: setup
 	$(BIN)/python -m torchyard.environments.selftest $(CURATED_HOME) $(CURATED)
 
 # Those that take a GPU and 10 GB each, where nobody builds them: resolved, not built.
-LOCKED := acpt-pytorch-2.15-cuda13.2 acpt-pytorch-2.14-cuda13.0 acpt-pytorch-2.13-cuda13.0
+LOCKED := acpt-pytorch-2.15-cuda13.2 acpt-pytorch-2.14-cuda13.0 acpt-pytorch-2.13-cuda13.0 acpt-pytorch-2.8-cuda12.8
 
 curated-locks: setup
 	$(BIN)/python tools/lock_curated.py $(LOCKED)

@@ -39,9 +39,9 @@ _COLUMNS = (
 _COMPONENTS = (
     "## Components of Azure Container for PyTorch",
     "",
-    "Every component that Azure's documents name, in every environment `acpt-…`, with what its "
-    "one-step test printed. *layer* is torchyard's own package in place of one that no longer "
-    "works.",
+    "Every component that Azure's documents name, and what Azure's own file adds to its image for "
+    "scripts, in every environment `acpt-…`, with what its one-step test printed. *layer* is "
+    "torchyard's own package in place of one that no longer works.",
     "",
 )
 

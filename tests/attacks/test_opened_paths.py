@@ -143,6 +143,7 @@ OPENED: dict[str, dict[str, int]] = {
         "endpoints/running/in_instance/serving.py": 1,
         "endpoints/running/in_instance/supervise.py": 6,
         "environments/selftest/__main__.py": 1,
+        "environments/selftest/in_environment/azure_steps.py": 2,
         "environments/selftest/in_environment/pairs.py": 1,
         "environments/selftest/in_environment/tool_steps.py": 1,
         "environments/selftest/running.py": 1,

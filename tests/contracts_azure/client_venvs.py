@@ -25,11 +25,15 @@ LOCKS = Path(__file__).resolve().parent / "clients"
 FOLDER = REPOSITORY / ".azure-clients"
 CLIENTS = tuple(sorted((file.stem for file in LOCKS.glob("azure-ai-ml-*.in")), reverse=True))
 SDK_V1 = "azureml-core-1.61"
+SERVERS = tuple(sorted(file.stem for file in LOCKS.glob("inference-server-*.in")))
+"""Azure's inference server, in the versions that scripts of its environments are served by."""
 WIDGETS = "azureml-widgets-1.62"
 ANYWIDGET = "jupyter-anywidget"
 """For torchyard's own widget: JupyterLab with ipywidgets 8."""
 NOTEBOOKS = "notebooks-"
 """What `make notebooks` runs public notebooks with: Python 3.10, as Azure's compute instances."""
+# Those before 1.4 import distutils, which Python 3.12 removed.
+_NEWEST_OF_SERVERS = "3.11"
 LONGEST_TIMEOUT_S = 60
 
 
@@ -60,9 +64,11 @@ def install(client: str) -> None:
 
 def lock(client: str) -> None:
     """Resolve a client's packages for every Python, without the addresses of this machine."""
-    universal = () if client.startswith(NOTEBOOKS) else ("--universal",)
+    is_for_one = client.startswith(NOTEBOOKS) or client in SERVERS
+    universal = () if is_for_one else ("--universal",)
+    oldest = _NEWEST_OF_SERVERS if client in SERVERS else "3.10"
     _uv(
-        *("pip", "compile", "--quiet", *universal, "--python-version", "3.10"),
+        *("pip", "compile", "--quiet", *universal, "--python-version", oldest),
         *("--no-emit-index-url", "--no-emit-find-links", "--no-annotate"),
         *("--custom-compile-command", "python tests/contracts_azure/client_venvs.py lock"),
         *("--output-file", str(LOCKS / f"{client}.txt"), str(LOCKS / f"{client}.in")),
@@ -74,13 +80,17 @@ def _hash(client: str) -> str:
 
 
 def _interpreter(client: str) -> str:
-    if not client.startswith(NOTEBOOKS):
+    if client in SERVERS:
+        version = _NEWEST_OF_SERVERS
+    elif client.startswith(NOTEBOOKS):
+        version = "3.10"
+    else:
         return sys.executable
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     import other_pythons
 
-    interpreter: str | None = other_pythons.find("3.10")
-    return interpreter or "3.10"
+    interpreter: str | None = other_pythons.find(version)
+    return interpreter or version
 
 
 def _uv(*arguments: str) -> None:
@@ -97,7 +107,7 @@ def _uv(*arguments: str) -> None:
 
 def main(arguments: list[str]) -> None:
     locks = arguments[:1] == ["lock"]
-    for client in arguments[locks:] or (*CLIENTS, SDK_V1):
+    for client in arguments[locks:] or (*CLIENTS, SDK_V1, *SERVERS):
         (lock if locks else install)(client)
 
 

@@ -46,7 +46,7 @@ def spec_of(environments: Environments, machine: Machine, dockerfile: str) -> En
     [
         ("FROM azureml:python\nRUN true\n", "python:1"),
         ("FROM mcr.microsoft.com/azureml/curated/acpt-pytorch-2.2-cuda12.1:9\n",
-         "acpt-pytorch-2.2-cpu:1"),
+         "acpt-pytorch-2.2-cpu:2"),
         ("ARG B=azureml:python\nFROM $B AS a\nFROM a AS b\nFROM B\n", "python:1"),
         # What only lends its files is not the base.
         ("FROM azureml:python AS a\nFROM debian:12\nCOPY --from=a /x /x\n", ""),

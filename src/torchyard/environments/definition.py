@@ -155,6 +155,7 @@ def _spec_of_entry(
             spec,
             notices=tuple(notices),
             ref=entry.ref,
+            requested=entry.requested,
             is_any_python=False,
             variables=entry.curated.variables,
             job_variables=entry.variables,

@@ -100,8 +100,8 @@ class EnvironmentSpec:
     `conda` are conda's specs of packages from `channels`, in their order.
     With an `image` it is a root filesystem: then `python` is empty where nothing is added to it.
     `notices` name substitutes, `ref` is the named environment that it is, with its version,
-    `job_variables` are set for jobs that request it by the name they used; none of them belongs to
-    the content.
+    `requested` is the name that was written where that is another's, `job_variables` are set for
+    jobs that request it by the name they used; none of them belongs to the content.
     """
 
     python: str
@@ -109,6 +109,7 @@ class EnvironmentSpec:
     platform: str
     notices: tuple[str, ...] = ()
     ref: str = ""
+    requested: str = ""
     layers: tuple[str, ...] = ()
     layers_mark: str = ""
     conda: tuple[str, ...] = ()
@@ -155,6 +156,7 @@ class EnvironmentSpec:
             "platform": self.platform,
             "notices": list(self.notices),
             "ref": self.ref,
+            "requested": self.requested,
             "layers": list(self.layers),
             "layers_mark": self.layers_mark,
             "conda": list(self.conda),
@@ -173,6 +175,7 @@ def from_json(body: Mapping[str, Any]) -> EnvironmentSpec:
         platform=body["platform"],
         notices=tuple(body.get("notices", ())),
         ref=body.get("ref", ""),
+        requested=body.get("requested", ""),
         layers=tuple(body.get("layers", ())),
         layers_mark=body.get("layers_mark", ""),
         conda=tuple(body.get("conda", ())),

@@ -292,6 +292,13 @@ def environment_hash(db: Database, job: Job) -> str:
         return store.environment_hash_of(connection, job.id)
 
 
+def requested_environment(db: Database, job: Job) -> str:
+    """The name by which the job requested its environment, where that is another's; else empty."""
+    with db.read() as connection:
+        pinned = store.environment_of(connection, job.id) or {}
+    return str(pinned.get("requested", ""))
+
+
 def events(db: Database, job: Job, after: int = 0) -> list[Event]:
     with db.read() as connection:
         return store.events_after(connection, job.id, after)

@@ -66,6 +66,21 @@ def test_a_dockerfiles_text_is_returned_unchanged(v1: Services, conda: Any) -> N
     assert put(v1, result)["version"] == "1", "it comes back as the same"
 
 
+def test_a_run_names_the_environment_that_it_asked_for_and_the_one_in_its_place(
+    v1: Services,
+) -> None:
+    name, place = "AzureML-acpt-pytorch-2.8-cuda12.6", "acpt-pytorch-2.13-cpu"
+    used = submit(v1, "stand-in", v1.of("environment", "GET", f"environments/{name}"))[
+        "environment"
+    ]
+    assert (used["name"], used["python"]["condaDependencies"]["name"]) == (name, place)
+    # What run.get_environment() asks for.
+    path = f"environments/{name}/versions/{used['version']}"
+    assert v1.of("environment", "GET", path) == used
+    warnings = v1.of("history", "GET", "runs/stand-in/details")["warnings"]
+    assert any(name in each["message"] and place in each["message"] for each in warnings)
+
+
 def test_a_run_of_an_image_without_an_engine_is_refused_at_submit(v1: Services) -> None:
     request = environment("engineless", {"baseDockerfile": DOCKERFILE})
     path = "experiments/e/snapshotrun"

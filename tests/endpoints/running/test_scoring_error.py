@@ -34,3 +34,15 @@ def test_an_error_without_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert _raised(tmp_path, "x = {}\nassert x\n", monkeypatch) == (
         "`score.py`: importing it raised AssertionError (score.py, line 2, in <module>)"
     )
+
+
+def test_an_error_in_which_no_code_of_the_script_took_part_is_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AML_APP_ROOT", str(tmp_path))
+    monkeypatch.setenv("AZUREML_ENTRY_SCRIPT", "score.py")
+    error = ImportError("no module `distutils`,\n\x1b[1mwhich it imports\x1b[0m")
+    assert scoring_error.describe(error) == (
+        "azureml-inference-server-http in the environment can't start: "
+        "ImportError: no module `distutils`, which it imports"
+    )

@@ -67,6 +67,21 @@ def test_mlflow_1_needs_what_was_there_in_its_time(
 
 
 @pytest.mark.parametrize(
+    ("gunicorn", "setuptools", "limits"),
+    [
+        ("20.1.0", "84.2.1", ("setuptools<82",)),
+        ("20.1.0", "81.0.0", ()),
+        ("21.2.0", "84.2.1", ()),
+    ],
+)
+def test_gunicorn_before_21_needs_setuptools_with_pkg_resources(
+    gunicorn: str, setuptools: str, limits: tuple[str, ...]
+) -> None:
+    versions = {"gunicorn": gunicorn, "setuptools": setuptools}
+    assert tuple(undeclared_limits.of(versions)) == limits
+
+
+@pytest.mark.parametrize(
     ("plugin", "skinny", "limits"),
     [
         ("1.44.0", "3.1.4", ("mlflow-skinny<3.1",)),

@@ -19,12 +19,15 @@ FAMILY = [curated for curated in curated_environments.every() if components.prom
 TESTED = [curated for curated in curated_environments.every() if components.runs(curated.name)]
 STEPS = Path(components.__file__).parents[1] / "selftest" / "in_environment"
 
-# As the documents and the issue list them.
+# As the documents list them, and Azure's own file.
 NAMED = {
     *("PyTorch", "torchvision", "torchaudio", "DeepSpeed", "ONNX", "ONNX Runtime"),
     *("ONNX Runtime training", "ORTModule", "ORT MoE", "Horovod", "fairscale", "MSCCL", "Nebula"),
     *("PyTorch Lightning", "torchmetrics", "TensorBoard", "protobuf", "PySpark", "pytest"),
-    *("MLflow", "transformers", "Accelerate"),
+    *("MLflow", "transformers", "Accelerate", "Lightning"),
+    *("azureml-dataset-runtime", "azureml-inference-server-http", "inference-schema", "ipykernel"),
+    *("debugpy", "py-spy", "torch-tb-profiler", "pybind11"),
+    *("azureml-defaults", "azureml-contrib-services", "azure-ml-component"),
 }
 
 
@@ -32,9 +35,9 @@ def test_every_named_component_is_in_the_list() -> None:
     assert {component.name for component in components.every()} == NAMED
 
 
-def test_the_catalogue_has_the_newest_three_and_the_two_that_the_documents_name() -> None:
+def test_the_catalogue_has_the_newest_three_and_those_that_documents_and_examples_name() -> None:
     minors = {curated.name.split("-")[2] for curated in FAMILY}
-    assert minors == {"2.15", "2.14", "2.13", "2.0", "1.12"}
+    assert minors == {"2.15", "2.14", "2.13", "2.8", "2.0", "1.12"}
 
 
 @pytest.mark.parametrize("curated", FAMILY, ids=lambda curated: curated.name)
@@ -47,6 +50,17 @@ def test_each_component_is_installed_a_layer_or_unavailable_with_a_reason(curate
         else:
             assert entry.version and entry.package in entry.component.packages
             assert ("+torchyard" in entry.version) == (entry.state == "layer")
+
+
+def test_scripts_import_what_azures_own_file_adds_where_it_fits_the_numpy() -> None:
+    added = {"azureml-inference-server-http", "inference-schema", "ipykernel", "debugpy"}
+    added |= {"torch-tb-profiler", "pybind11", "lightning"}
+    for curated in FAMILY:
+        versions = dict(line.split("==") for line in curated.packages)
+        assert added <= set(versions), curated.name
+        assert versions["lightning"] == versions["pytorch-lightning"], curated.name
+        numpy = tuple(int(part) for part in versions["numpy"].split("."))
+        assert ("azureml-dataset-runtime" in versions) == (numpy < (2, 3, 3)), curated.name
 
 
 @pytest.mark.parametrize("curated", FAMILY, ids=lambda curated: curated.name)
@@ -74,8 +88,15 @@ def test_each_component_has_a_step() -> None:
         for node in ast.parse(file.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef)
     }
-    steps = [component.step for component in components.every()]
+    steps = [component.step for component in components.every() if component.step]
     assert len(steps) == len(set(steps)) and set(steps) <= functions
+    held = {
+        entry.component
+        for curated in FAMILY
+        for entry in components.components_of(curated)
+        if entry.state != "unavailable"
+    }
+    assert {component for component in components.every() if component.step} == held
 
 
 @pytest.mark.parametrize("curated", TESTED, ids=lambda curated: curated.name)

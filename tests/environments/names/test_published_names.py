@@ -14,7 +14,12 @@ from torchyard.base.errors import InvalidSpec, NotFound
 from torchyard.environments import definition
 from torchyard.environments.names import curated_environments, published, substitutes
 from torchyard.environments.names.curated_environments import Curated
-from torchyard.environments.types import EnvironmentAsset, Platform, platform_python
+from torchyard.environments.types import (
+    EnvironmentAsset,
+    Platform,
+    from_json,
+    platform_python,
+)
 
 LINUX = Platform("linux", "x86_64", "cpu")
 CUDA = Platform("linux", "x86_64", "cuda")
@@ -112,6 +117,43 @@ def test_azure_container_for_pytorch_has_its_torch_with_a_gpu_and_without(
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        "azureml:AzureML-acpt-pytorch-2.8-cuda12.6@latest",
+        "azureml://registries/azureml/environments/acpt-pytorch-2.8-cuda12.6/labels/latest",
+        {"image": "mcr.microsoft.com/azureml/curated/acpt-pytorch-2.8-cuda12.6:latest"},
+        {"image": "mcr.microsoft.com/aifx/acpt/stable-ubuntu2204-cu126-py310-torch280"},
+        {"image": "pytorch/pytorch:2.8.0-cuda12.6-cudnn9-runtime"},
+    ],
+)
+def test_the_label_of_most_examples_is_torch_2_8_on_nvidias_gpus_and_2_13_elsewhere(
+    written: str | dict[str, str],
+) -> None:
+    requested = written if isinstance(written, str) else written["image"]
+    rocm = Platform("linux", "x86_64", "rocm")
+    for platform, torch in ((CUDA, "2.8.0"), (LINUX, "2.13.0"), (rocm, "2.13.0")):
+        spec = definition.resolve(written, platform)
+        assert f"torch=={torch}" in spec.packages
+        place = f"`acpt-pytorch-{torch.rpartition('.')[0]}-"
+        assert requested in spec.notices[0] and place in spec.notices[0]
+
+
+def test_the_newest_image_is_the_newest_torch_with_a_gpu_too() -> None:
+    for image in ("pytorch/pytorch:latest", "nvcr.io/nvidia/pytorch:25.09-py3"):
+        assert "torch==2.13.0" in definition.resolve({"image": image}, CUDA).packages
+
+
+def test_a_spec_keeps_the_name_that_was_written_where_that_is_anothers() -> None:
+    written = "azureml:AzureML-acpt-pytorch-2.8-cuda12.6@latest"
+    spec = definition.resolve(written, LINUX)
+    assert spec.requested == "AzureML-acpt-pytorch-2.8-cuda12.6"
+    assert from_json(spec.to_json()) == replace(spec, job_variables=())
+    own = definition.resolve("AzureML-sklearn-1.5", LINUX)
+    assert (own.requested, own.ref.partition(":")[0]) == ("AzureML-sklearn-1.5", "sklearn-1.5")
+    assert definition.resolve("acpt-pytorch-2.13-cpu", LINUX).requested == ""
+
+
+@pytest.mark.parametrize(
     "reference",
     [
         "acpt-pytorch-2.0-cuda11.7",
@@ -180,7 +222,7 @@ def test_every_published_name_becomes_a_curated_environment() -> None:
     [
         ("acpt-pytorch-2.31-cpu", "acpt-pytorch-2.13-cpu"),
         ("AzureML-acpt-pytorch-2.31-cpu@latest", "AzureML-acpt-pytorch-2.13-cpu"),
-        ("AzureML-acpt-pytorch-2.8-cuda12.7", "AzureML-acpt-pytorch-2.8-cuda12.6"),
+        ("AzureML-acpt-pytorch-2.8-cuda126", "AzureML-acpt-pytorch-2.8-cuda12.6"),
         ("azureml://registries/azureml/environments/sklearn-1.6/labels/latest", "sklearn-1.5"),
         ("AzureML-PyTorch-1.61-GPU", "AzureML-PyTorch-1.6-GPU"),
         ("pytorch-1.99-ubuntu18.04-py37-cuda11-gpu", "pytorch-1.9-ubuntu18.04-py37-cuda11-gpu"),
@@ -305,7 +347,7 @@ _WORKSPACE = (
         ("AzureML:python@Latest", "python:1"),
         ("azureml://registries/azureml/environments/sklearn-1.5", "sklearn-1.5:3"),
         ("azureml://registries/AzureML/environments/Sklearn-1.5/labels/latest", "sklearn-1.5:3"),
-        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:3"),
+        ("AZUREML-Acpt-PyTorch-2.13-CPU@latest", "acpt-pytorch-2.13-cpu:4"),
     ],
 )
 def test_every_form_of_reference(reference: str, ref: str) -> None:
@@ -322,8 +364,8 @@ def test_an_id_of_another_workspace() -> None:
 @pytest.mark.parametrize(
     ("requested", "becomes", "instead"),
     [
-        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-1.13-cpu:1`",
-         "environment: azureml:acpt-pytorch-1.13-cpu:1"),
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu", "`acpt-pytorch-1.13-cpu:2`",
+         "environment: azureml:acpt-pytorch-1.13-cpu:2"),
         ("azureml:AzureML-sklearn-1.5:4", "`sklearn-1.5:3`", "environment: azureml:sklearn-1.5:3"),
         ({"image": "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"}, "own Python",
          f"image: python:{platform_python()}"),

@@ -239,7 +239,10 @@ def _with_registry(image: str, registry: Mapping[str, Any]) -> str:
 def environment_json(
     environments: Environments, workspace: str, name: str, version: str = versions.LATEST
 ) -> dict[str, Any]:
-    """An environment as the client's class reads it."""
+    """An environment as the client's class reads it.
+
+    The conda dependencies of one that has another in its place are called as that.
+    """
     bare_name = catalogue.bare(name)
     if curated_environments.find_by_name(bare_name) is None and not _is_published(
         environments, workspace, name
@@ -252,7 +255,7 @@ def environment_json(
     packages = list(resolved.get("packages", resolved["requirements"]))
     python = f"python={resolved['python']}" if resolved["python"] else "python"
     conda = {
-        "name": "project_environment",
+        "name": resolved["ref"].rpartition(":")[0],
         "channels": ["conda-forge"],
         "dependencies": [python, "pip", {"pip": packages or list(resolved["requirements"])}],
     }

@@ -19,6 +19,7 @@ from torchyard.base import refs
 from torchyard.base.errors import TorchyardError
 from torchyard.compute.types import LOCAL
 from torchyard.environments.services import Environments
+from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.requests import local_runs
 
@@ -55,7 +56,7 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
         "nodeCount": job.node_count,
         "maxRunDurationSeconds": int(spec.timeout_s) or None,
         "environmentVariables": spec.environment_variables,
-        "environment": _environment(services, job.workspace, spec.environment),
+        "environment": _named_as_requested(services, job, spec.environment),
         "pytorch": {
             "communicationBackend": distribution.get("communication_backend"),
             "processCount": each * job.node_count if kind == "pytorch" else None,
@@ -94,6 +95,15 @@ def script_of(command: str) -> tuple[str | None, list[str]]:
     ):
         return None, []
     return arguments[1], [_VARIABLE.sub(r"$\1", argument) for argument in arguments[2:]]
+
+
+def _named_as_requested(
+    services: Environments, job: Job, environment: str | Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """By the name in the job, as in Azure, where another environment stands in for that one."""
+    document = _environment(services, job.workspace, environment)
+    requested = actions.requested_environment(services.db, job)
+    return {**document, "name": requested} if document and requested else document
 
 
 def _environment(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchyard.assets import versions
@@ -56,14 +56,16 @@ class Found:
     """What a reference names: a curated environment, or the definition of a workspace's own, which
     may be its release of a curated one.
 
-    `ref` is the reference with its version; `notice` is empty when it is exactly what was named.
-    `variables` are for the jobs that request it by this reference.
+    `ref` is the reference with its version; `notice` is empty when it is exactly what was named,
+    and so is `requested`, the name that was written. `variables` are for the jobs that request it
+    by this reference.
     """
 
     ref: str
     curated: Curated | None = None
     definition: dict[str, Any] | None = None
     notice: str = ""
+    requested: str = ""
     variables: tuple[tuple[str, str], ...] = ()
 
 
@@ -131,7 +133,8 @@ def find(
         )
     subject = f"environment `{reference}`"
     policy(substitute_for(subject, successor.curated), at)
-    return found_substitute(subject, successor.curated, successor.variables)
+    found = found_substitute(subject, successor.curated, successor.variables)
+    return replace(found, requested=ref.name)
 
 
 def _is_replaced(curated: Curated, platform: Platform) -> bool:
@@ -258,7 +261,8 @@ def _find_curated(
         if ref.version not in ("", curated.version):
             # Azure's versions are not those of the curated environment.
             policy(substitute_for(f"environment `{reference}`", curated), at)
-        return Found(exact, curated=curated, notice=_notice(reference, curated, exact))
+        notice = _notice(reference, curated, exact)
+        return Found(exact, curated=curated, notice=notice, requested=ref.name)
     if by_label and ref.version == curated.version:
         return Found(exact, curated=curated)
     raise NotFound(

@@ -27,14 +27,15 @@ _LAYER = "+torchyard"
 
 @dataclass(frozen=True)
 class Component:
-    """`packages` are the distributions that bring it; `step` is its one-step test.
+    """`packages` are the distributions that bring it; `step` is its one-step test, empty for what
+    no environment holds.
 
     `reason` and `instead` are for environments that lack it and say nothing themselves.
     """
 
     name: str
     packages: tuple[str, ...]
-    step: str
+    step: str = ""
     reason: str = ""
     instead: str = ""
 

@@ -7,9 +7,9 @@ Always: a name gets a substitute only if Azure published exactly that name, in a
 merely looks like one is unknown. The substitute is the first of those in its line whose Python the
 machine has, or uv can download. It holds the version in the name, or the nearest that can be
 installed, of the same major version; except for Azure Container for PyTorch on a GPU with a CUDA
-that PyPI has no torch for, or with torch 2.3 and later, whose names Azure itself fills with newer
-versions. Where such a name's torch is older than 2.6, `torch.load` reads whole models, as it did
-then.
+that PyPI has no torch for, with torch 2.3 to 2.7, whose names Azure itself fills with newer
+versions, or with torch 2.8 without a GPU. Where such a name's torch is older than 2.6, `torch.load`
+reads whole models, as it did then.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.types import Platform
 
 _NEWEST = "acpt-pytorch-2.13-cpu"
-_NEWEST_ACPT = "acpt-pytorch-2.8-cuda12.6"
 _PREFIX = "AzureML-"
+# As Azure would name an image with the newest.
+_NEWEST_IMAGE = f"{_PREFIX}acpt-ubuntu2204-cu130-py311-torch2.13"
 _NAMES_FILE = Path(__file__).with_name("published_names.txt")
 
 
@@ -130,12 +131,12 @@ def substitute(name: str, platform: Platform, *, is_azures: bool = True) -> Succ
     if not is_azures and not _UNMISTAKABLE.fullmatch(name):
         return None
     _, nearest_first = _substitutes().get(name.lower(), ("", []))
+    if _ACPT_CONTENT.fullmatch(name):
+        nearest_first = _with_torch_of(name)
     for curated in nearest_first:
         successor = _for(curated, platform)
         if successor is not None and _has_python(platform, successor):
             return _as_then(name, successor)
-    if _ACPT_CONTENT.fullmatch(name):
-        return _as_then(name, _for(_acpt_of(name), platform))
     for refusal in REFUSALS:
         if re.fullmatch(refusal.pattern, name, re.IGNORECASE):
             return Successor(None, refusal.reason)
@@ -158,11 +159,19 @@ def _torch_in(name: str) -> tuple[int, int] | None:
     return major, minor
 
 
-def _acpt_of(name: str) -> str:
-    """The environment with the torch in a name, or the newest."""
+def _with_torch_of(name: str) -> list[str]:
+    """The environments with the torch in a name, the one with a twin first, then the newest."""
     torch = _torch_in(name)
-    same = f"acpt-pytorch-{torch[0]}.{torch[1]}-cpu" if torch is not None else ""
-    return same if curated_environments.find_by_name(same) is not None else _NEWEST
+    if torch is None:
+        return [_NEWEST]
+    start = f"acpt-pytorch-{torch[0]}.{torch[1]}-"
+    same = [
+        curated.name for curated in curated_environments.every() if curated.name.startswith(start)
+    ]
+    with_twin = f"{start}cpu"
+    if curated_environments.find_by_name(with_twin) is not None:
+        same.insert(0, with_twin)
+    return [*same, _NEWEST]
 
 
 def _as_then(name: str, curated: Curated | None) -> Successor:
@@ -184,10 +193,10 @@ def name_in(image: str, tag: str = "") -> str:
     if match := _ACPT_IMAGE.fullmatch(image):
         return f"{_PREFIX}acpt-{match[1]}"
     if _TORCH_IMAGE.fullmatch(image):
-        return _NEWEST_ACPT
+        return _NEWEST_IMAGE
     if _PYTORCH_IMAGE.fullmatch(image):
         version = _TAG_VERSION.match(tag)
-        return _name_with_torch(int(version[1]), int(version[2])) if version else _NEWEST_ACPT
+        return _name_with_torch(int(version[1]), int(version[2])) if version else _NEWEST_IMAGE
     return ""
 
 
@@ -199,13 +208,13 @@ def _name_with_torch(major: int, minor: int) -> str:
         return f"pytorch-1.{minor}-py38"
     start = f"acpt-pytorch-{major}.{minor}-"
     same = (name for name in names() if name.startswith(start))
-    return next((f"{_PREFIX}{name}" for name in same), _NEWEST_ACPT)
+    return next((f"{_PREFIX}{name}" for name in same), _NEWEST_IMAGE)
 
 
 def _for(name: str, platform: Platform) -> Curated | None:
-    """The one of two twins that fits the platform's accelerator."""
+    """The one of two twins that fits the platform's accelerator; None for another's without one."""
     curated = curated_environments.find_by_name(name)
     assert curated is not None
-    if curated.accelerator in ("", platform.accelerator) or not curated.twin:
+    if curated.accelerator in ("", platform.accelerator):
         return curated
     return curated_environments.find_by_name(curated.twin)

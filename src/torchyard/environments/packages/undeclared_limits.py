@@ -67,6 +67,8 @@ _TOO_NEW = (
     ("mlflow-skinny", (1, 25), "numpy", (1, 24), "numpy<1.24"),
     # It takes a file's URI alone, and MLflow 3.1 hands over another one with it.
     ("azureml-mlflow", (1, 61), "mlflow-skinny", (3, 1), "mlflow-skinny<3.1"),
+    # It imports `pkg_resources`, which setuptools 82 removed.
+    ("gunicorn", (21,), "setuptools", (82,), "setuptools<82"),
     # It holds the modules of mlflow-skinny itself, which another package would replace in part.
     ("mlflow", (2, 0), "mlflow-skinny", (2, 0), "mlflow-skinny<2"),
     *((package, first, "numpy", (2,), NUMPY_1) for package, first in FOR_NUMPY_2.items()),

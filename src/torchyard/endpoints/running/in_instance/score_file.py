@@ -34,7 +34,8 @@ def model_file(top: str, ends: "tuple[str, ...]" = (ONNX, EXPORTED, *SCRIPTS)) -
 
 
 def run(raw_data: str) -> "Any":
-    from azureml_inference_server_http.api.aml_response import AMLResponse
+    # By the name that every version of the server answers to.
+    from azureml.contrib.services.aml_response import AMLResponse
 
     try:
         body = json.loads(raw_data)

@@ -37,7 +37,8 @@ def model_folder(top: str) -> str:
 
 
 def run(raw_data: str) -> "Any":
-    from azureml_inference_server_http.api.aml_response import AMLResponse
+    # By the name that every version of the server answers to.
+    from azureml.contrib.services.aml_response import AMLResponse
 
     try:
         form, data, params = read(json.loads(raw_data))

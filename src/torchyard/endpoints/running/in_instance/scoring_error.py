@@ -1,16 +1,19 @@
-"""Say in one line what went wrong in a scoring script, and where.
+"""Say in one line what went wrong in a scoring script, and where, or in the server around it.
 
 Owns: the text, the file that the supervisor reads.
 Leaves: whole tracebacks to the inference server's log.
-Always: the place is the last line of the user's own code.
+Always: the place is the last line of the user's own code; the script is named only for what the
+server says of it, or for what its own code took part in.
 """
 
 import json
 import os
 import re
+import sys
 import traceback
 
 LONGEST = 2000
+SERVER = "azureml_inference_server_http"
 _COLOUR = re.compile("\x1b\\[[0-9;]{0,32}m")
 
 
@@ -30,6 +33,8 @@ def describe(error: BaseException) -> str:
     script = os.environ.get("AZUREML_ENTRY_SCRIPT", "score.py")
     chain = causes(error)
     last = chain[-1]
+    if not any(is_servers(step) for step in chain) and not raised_at(last):
+        return describe_start(error)
     if is_servers(last):
         text = str(last)
         for function in ("init", "run"):
@@ -43,6 +48,15 @@ def describe(error: BaseException) -> str:
         doing = "init() raised"
     text = f"{type(last).__name__}: {first_line(last)}".rstrip(": ")
     return f"`{script}`: {doing} {text}{raised_at(last)}"
+
+
+def describe_start(error: BaseException) -> str:
+    """What ended the server before it came to the script."""
+    last = causes(error)[-1]
+    text = " ".join(_COLOUR.sub("", str(last)[:LONGEST]).split())
+    version = getattr(sys.modules.get(SERVER), "__version__", "")
+    server = f"azureml-inference-server-http {version}".rstrip()
+    return f"{server} in the environment can't start: {type(last).__name__}: {text}".rstrip(": ")
 
 
 def first_line(error: BaseException) -> str:
@@ -65,7 +79,7 @@ def causes(error: BaseException) -> "list[BaseException]":
 
 
 def is_servers(error: BaseException) -> bool:
-    return type(error).__module__.startswith("azureml_inference_server_http")
+    return type(error).__module__.startswith(SERVER)
 
 
 def raised_at(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """Start Azure's inference server at a socket that is already open.
 
-Owns: its settings, which are those of `azmlinfsrv` but for the address.
+Owns: its settings, which are those of `azmlinfsrv` of the installed version but for the address.
 Leaves: loading the scoring script to scoring_app.py.
 Always: it serves at the socket whose number is its argument, and nowhere else, as a service that
 systemd starts does, whose socket's name stays when it ends; it begins when the
@@ -26,21 +26,21 @@ def main() -> None:
 
     try:
         import azureml_inference_server_http as package
-        from azureml_inference_server_http.constants import PACKAGE_ROOT
-        from gunicorn.app.wsgiapp import WSGIApplication
     except ImportError as error:
         scoring_error.write(LACKS_SERVER.format(error))
         sys.exit(3)
     try:
-        from azureml_inference_server_http.log_config import load_logging_config
+        from gunicorn.app.wsgiapp import WSGIApplication
 
-        load_logging_config(PACKAGE_ROOT)
-    except ImportError:  # before 0.8
-        pass
+        log_options = read_log_options(os.path.dirname(package.__file__))
+        # The server, not the script, before processes are forked: the next one is there at once.
+        import azureml_inference_server_http.server.aml_blueprint
+    except (Exception, SystemExit) as error:
+        scoring_error.write(scoring_error.describe_start(error))
+        sys.exit(3)
     version = getattr(package, "__version__", "")
     if os.environ.get("SERVER_VERSION_LOG_RESPONSE_ENABLED", "true").lower() == "true":
         os.environ.setdefault("HTTP_X_MS_SERVER_VERSION", f"azmlinfsrv/{version}")
-    preload()
     # The supervisor says when it is this process that serves; if it has ended, nobody does.
     if not os.read(0, 1):
         return
@@ -51,7 +51,7 @@ def main() -> None:
     hand_over(number)
     words = ["-w", os.environ["WORKER_COUNT"]]
     words += ["--timeout", os.environ.get("WORKER_TIMEOUT") or "300"]
-    words += ["--access-logfile", "-", "--error-logfile", "/dev/null"]
+    words += log_options
     if os.environ.get("WORKER_PRELOAD", "false").lower() == "true":
         words.append("--preload")
     if has_control_socket():
@@ -69,14 +69,14 @@ def hand_over(number: int) -> None:
     os.environ.update({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"})
 
 
-def preload() -> None:
-    """Import the server, not the script, before processes are forked: the next one is there at
-    once.
-    """
+def read_log_options(package: str) -> "list[str]":
+    """The options of gunicorn for the logs of the server in the folder `package`."""
     try:
-        import azureml_inference_server_http.server.create_app  # noqa: F401
-    except (Exception, SystemExit):
-        pass  # scoring_app.py meets it again, and says so
+        from azureml_inference_server_http.log_config import load_logging_config
+    except ImportError:  # before 0.8
+        return ["--log-config", os.path.join(package, "logging.conf")]
+    load_logging_config(package)
+    return ["--access-logfile", "-", "--error-logfile", "/dev/null"]
 
 
 def has_control_socket() -> bool:

@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable
 
-MODULES = ("torch_steps", "scale_steps", "onnx_steps", "tool_steps")
+MODULES = ("torch_steps", "scale_steps", "onnx_steps", "tool_steps", "azure_steps")
 
 
 def find(name: str) -> Callable[[], str]:

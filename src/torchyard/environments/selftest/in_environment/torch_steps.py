@@ -76,10 +76,22 @@ def torchmetrics() -> str:
 def pytorch_lightning() -> str:
     """Fit a line by Trainer, with a metric of torchmetrics in the log."""
     import pytorch_lightning
+
+    return _fit(pytorch_lightning)
+
+
+def lightning() -> str:
+    """The same by the package's newer name."""
+    import lightning
+
+    return _fit(lightning)
+
+
+def _fit(package: Any) -> str:
     import torch
     import torchmetrics
 
-    class Line(pytorch_lightning.LightningModule):
+    class Line(package.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             self.line = torch.nn.Linear(4, 1)
@@ -101,7 +113,7 @@ def pytorch_lightning() -> str:
     x = torch.randn(64, 4)
     data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
     line = Line()
-    trainer = pytorch_lightning.Trainer(
+    trainer = package.Trainer(
         max_epochs=5,
         logger=False,
         enable_checkpointing=False,
