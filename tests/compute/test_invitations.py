@@ -99,7 +99,8 @@ def test_the_end_is_within_a_week(clock: FakeClock) -> None:
     week = now + timedelta(days=7)
     assert invitations.read_end(to_text(week), now) == week
     late = to_text(week + timedelta(seconds=1))
-    for value in (to_text(now), late, "tomorrow", 3, [], "2026-01-01"):
+    values: tuple[Any, ...] = (to_text(now), late, "tomorrow", 3, [], "2026-01-01")
+    for value in values:
         with pytest.raises(InvalidInput, match="can't end at"):
             invitations.read_end(value, now)
 
