@@ -52,6 +52,17 @@ def test_a_server_that_commands_start_listens_as_it_was_told_last(tmp_path: Path
     assert not server._listening_as_before(started).listen
 
 
+def test_what_started_it_is_named_as_it_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/opt/bin/yard-server", "--host", "0.0.0.0", "--home", "a b"])
+    started = Options(tmp_path, ready_fd=1, listen=True)
+    assert server._start_command(started) == "yard server start --listen"
+    with_port = Options(tmp_path, ready_fd=1, listen=True, port=9001)
+    assert server._start_command(with_port) == "yard server start --listen --port 9001"
+    assert server._start_command(Options(tmp_path)) == "yard-server --host 0.0.0.0 --home 'a b'"
+
+
 def test_it_is_a_server_for_others() -> None:
     assert server._is_for_others(Options(Path("/home"), listen=True))
     assert not server._is_for_others(Options(Path("/home")))

@@ -19,6 +19,7 @@ import errno
 import getpass
 import logging
 import os
+import shlex
 import signal
 import socket
 import ssl
@@ -561,7 +562,16 @@ def _job_users(options: Options, is_shared: bool) -> job_users.JobUsers:
         options.runner,
         options.node_folder,
         options.jobs_as_server_user,
+        start_command=_start_command(options),
     )
+
+
+def _start_command(options: Options) -> str:
+    """What the owner typed; the command `yard` adds options of its own."""
+    if options.ready_fd is None:
+        return shlex.join(["yard-server", *sys.argv[1:]])
+    port = f" --port {options.port}" if options.port is not None else ""
+    return f"yard server start --listen{port}"
 
 
 def _tell_starter(options: Options, url: str) -> None:

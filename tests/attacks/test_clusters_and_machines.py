@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import pytest
 
 from torchyard.base import lazy_routes
 from torchyard.cli.commands.nodes import _COLUMNS
 from torchyard.cli.terminal import tables
+from torchyard.executors import server_for_nodes
 from torchyard.executors.ray.heads import RayHead
+from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.slurm import batch_script
 from torchyard.executors.slurm.commands import Slurm
 from torchyard.executors.slurm.settings import read
@@ -60,8 +63,10 @@ class Heads:
     def __init__(self, folder: Path) -> None:
         self._token = folder / "token-of-ray"
         self._token.write_text("the-token-of-ray")
+        self.addresses: list[str] = []
 
-    def ensure(self, key: str) -> RayHead:
+    def ensure(self, key: str, address: str = "") -> RayHead:
+        self.addresses.append(address)
         return RayHead(ADDRESS, "2.60.0", "3.11.7", self._token)
 
 
@@ -73,6 +78,15 @@ def site(tmp_path: Path, database_url: str) -> Iterator[Served]:
         app: Any = made.client.app
         app.state.ray_heads = Heads(tmp_path)
         yield made
+
+
+@pytest.fixture
+def listening(site: Served) -> Served:
+    """Its server is one that other machines reach."""
+    app: Any = site.client.app
+    urls = ("https://192.0.2.1:8766",)
+    app.state.for_nodes = ServerForNodes("server", lambda: NodeAddresses(urls))
+    return site
 
 
 def ray_cluster(**settings: Any) -> dict[str, Any]:
@@ -228,6 +242,90 @@ def test_a_token_of_a_machine_joins_it_and_does_nothing_else(site: Served) -> No
     assert ask("POST", f"{path}/report", body) == 200
     site.ok("home", "DELETE", "/v1/users/carl")
     assert ask("POST", f"{path}/report", body) == 401
+
+
+def test_an_invitation_gives_one_token_and_does_nothing_else(listening: Served) -> None:
+    site, path = listening, f"{HERE}/machines/machines"
+    site.refused("dan", "POST", f"{path}/invitations", {})
+    invited = site.ok("carl", "POST", f"{path}/invitations", {"machine": "lab-3"})
+    assert invited["token"].startswith("yard_i_")
+    assert invited["token"] not in str(site.rows()), "only its hash is stored"
+    for who in ("carl", "home"):
+        site.refused(who, "POST", "/v1/invitations/accept", {"host": "lab-3"})
+
+    def ask(token: str, method: str, path: str, body: Any = None) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {token}"}
+        answer: Any = site.client.request(method, path, json=body, headers=headers)
+        return answer  # type: ignore[no-any-return]
+
+    machine = {"address": "192.0.2.7", "facts": {}}
+    others: list[tuple[str, str]] = [
+        ("PUT", f"{path}/lab-3"),
+        ("POST", f"{path}/lab-3/report"),
+        ("POST", f"{path}/lab-3/token"),
+        ("POST", f"{path}/invitations"),
+        ("DELETE", f"{path}/lab-3"),
+        ("GET", f"{HERE}/machines"),
+        ("POST", f"{HERE}/jobs"),
+        ("GET", "/v1/whoami"),
+        ("POST", "/v1/sign-in/links"),
+        ("POST", "/v1/users/carl/tokens"),
+    ]
+    for method, other in others:
+        answer = ask(invited["token"], method, other, machine if method != "GET" else None)
+        assert answer.status_code == 403, (method, other)
+    accepted = ask(invited["token"], "POST", "/v1/invitations/accept", {"host": "other"})
+    assert accepted.status_code == 200, accepted.text
+    token = accepted.json()["token"]
+    assert "the-token-of-ray" not in accepted.text
+    assert ask(token, "PUT", f"{path}/lab-3", machine).status_code == 200
+    assert ask(token, "PUT", f"{path}/other", machine).status_code == 403
+    again = ask(invited["token"], "POST", "/v1/invitations/accept", {})
+    assert again.status_code == 401
+
+
+def test_an_invitation_counts_for_no_more_than_who_made_it(listening: Served) -> None:
+    site, path = listening, f"{HERE}/machines/machines"
+    for who in ("carl", "olga"):
+        site.refused(who, "POST", f"{path}/invitations", {"everybody": True})
+    app: Any = site.client.app
+    invited = site.ok("carl", "POST", f"{path}/invitations", {})
+
+    def accept() -> int:
+        headers = {"Authorization": f"Bearer {invited['token']}"}
+        answer = site.client.post("/v1/invitations/accept", json={"host": "a"}, headers=headers)
+        return int(answer.status_code)
+
+    app.state.jobs_as_server_user = False
+    assert accept() == 403
+    site.refused("olga", "POST", f"{path}/invitations", {})
+    app.state.jobs_as_server_user = True
+    site.ok("home", "DELETE", "/v1/users/carl")
+    assert accept() == 401
+
+
+def test_the_head_is_where_the_first_machine_reaches_the_server_and_stays_there(
+    site: Served,
+) -> None:
+    app: Any = site.client.app
+    own = server_for_nodes.own_addresses()[0]
+    urls = (f"https://{own}:8766", "https://192.0.2.1:8766", "https://box.lab:8766")
+    app.state.for_nodes = ServerForNodes("server", lambda: NodeAddresses(urls))
+    path, heads = f"{HERE}/machines/machines", app.state.ray_heads
+    # Only an address of this machine.
+    for address in (own, "192.0.2.1", "box.lab", ""):
+        site.ok("carl", "POST", f"{path}/invitations", {"address": address})
+    assert heads.addresses == [own, "", "", ""]
+    site.ok("carl", "PUT", f"{path}/lab-3", {"address": "192.0.2.7", "facts": {}})
+    heads.addresses.clear()
+    site.ok("carl", "POST", f"{path}/invitations", {"address": own})
+    assert heads.addresses == [""], "a machine has joined it where it is"
+
+
+def test_who_only_reaches_its_own_machine_invites_nobody(site: Served) -> None:
+    answer = site.ask("home", "POST", f"{HERE}/machines/machines/invitations", {})
+    assert answer.json()["error"]["code"] == "not_listening"
+    assert "`yard server start --listen`" in answer.json()["error"]["hint"]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))

@@ -175,7 +175,7 @@ def test_nothing_here_unpacks_an_archive() -> None:
         "client/images/layout.py",
         "client/onnx/inputs.py",
         "client/releases/advisories.py",
-        "cli/hosts/ray_archive.py",
+        "base/home/ray_archive.py",
         "environments/build/transport.py",
         "environments/images/layer_tar.py",
         "releases/workloads/basics.py",

@@ -57,7 +57,7 @@ class RealServer:
         self._listener.bind(address)
         self._listener.listen(100)
         self.url = f"http://{address[0]}:{self._listener.getsockname()[1]}"
-        addresses = NodeAddresses(tuple(node_urls or [self.url]))
+        urls = tuple(node_urls or [self.url])
         try:
             parts = application.build(
                 home,
@@ -65,17 +65,17 @@ class RealServer:
                 os.environ,
                 executor=FakeExecutor(),
                 database=database,
-                node_addresses=lambda: addresses,
+                node_addresses=lambda: NodeAddresses(urls, self._authority()),
                 openers=openers,
             )
             server.ensure_token(parts, Settings(home).token_file)
-            face = application.create_app(parts, (), self._own.way if with_tls else None)
+            self.app = application.create_app(parts, (), self._own.way if with_tls else None)
         except BaseException:
             self._listener.close()
             raise
         self.token = Settings(home).token_file.read_text().strip()
         self.services = parts.services
-        self._server = listeners.Server(uvicorn.Config(face, log_level="error", lifespan="on"))
+        self._server = listeners.Server(uvicorn.Config(self.app, log_level="error", lifespan="on"))
         self._own.server = self._server
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True
@@ -87,6 +87,10 @@ class RealServer:
 
     def client(self) -> Client:
         return Client(workspace="default", settings=Settings(self.home, self.url, self.token))
+
+    def _authority(self) -> str:
+        way = self._own.current()
+        return way.authority if way is not None else ""
 
     @property
     def tls_url(self) -> str:

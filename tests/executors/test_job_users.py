@@ -66,6 +66,14 @@ def test_a_shared_server_without_a_runner_is_refused(tmp_path: Path) -> None:
     assert "--jobs-as-server-user" in caught.value.hint and "runner.md" in caught.value.hint
 
 
+@pytest.mark.parametrize("typed", ["yard server start --listen", "yard-server --host 0.0.0.0"])
+def test_both_ways_to_go_on_are_commands(tmp_path: Path, typed: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        choose(tmp_path, start_command=typed)
+    assert f"then type `{typed}` again" in caught.value.hint
+    assert f"`{typed} --jobs-as-server-user`" in caught.value.hint
+
+
 def test_what_the_owner_accepted_once_is_remembered_and_can_be_taken_back(tmp_path: Path) -> None:
     assert choose(tmp_path, as_server_user=True).runner is None
     assert choose(tmp_path).runner is None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,6 +69,42 @@ def test_a_name_of_this_machine_is_resolved() -> None:
     except OSError:
         pytest.skip("this machine does not know its own name")
     check(LOOPBACK, {}, EngineNode("here", socket.gethostname()))
+
+
+def test_only_addresses_beyond_loopback_are_for_others() -> None:
+    urls = ("http://127.0.0.1:1", "https://10.0.0.9:1", "https://[::1]:1", "https://box.lab:1")
+    server = ServerForNodes("server", lambda: NodeAddresses(urls))
+    assert server.public_urls == ["https://10.0.0.9:1", "https://box.lab:1"]
+
+
+# A machine on two networks: one of them without a default route, and a bridge of containers.
+_TWO_NETWORKS = """
+ip link set lo up
+for network in "lan 10.77.0.2" "cluster 10.78.0.2"; do
+  set -- $network
+  ip link add $1 type veth peer name far-$1
+  ip addr add $2/24 dev $1
+  ip link set $1 up
+done
+ip link add containers type bridge
+ip addr add 172.30.0.1/24 dev containers
+ip route add default via 10.78.0.1
+mount -t sysfs none /sys
+exec "$0" -c 'from torchyard.executors import server_for_nodes as s; print(s.own_addresses())'
+"""
+
+
+def test_a_machine_on_two_networks_has_both_addresses() -> None:
+    made = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
+    if (
+        shutil.which("ip") is None
+        or subprocess.run([*made, "true"], capture_output=True).returncode
+    ):
+        pytest.skip("this machine allows no network namespaces")
+    words = [*made, "sh", "-ec", _TWO_NETWORKS, sys.executable]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "['10.78.0.2', '10.77.0.2']"
 
 
 def test_a_node_whose_address_is_not_known_yet_is_no_reason() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,16 +15,18 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from eventually import LIMIT_S, eventually
 from torchyard.base.errors import InvalidInput
+from torchyard.base.home import ray_archive
 from torchyard.base.http import Transport
 from torchyard.executors.ray.ray_environment import RayVersion
 from torchyard.node_agent import agent as agents
 from torchyard.node_agent.ray_node import processes_of_session
-from torchyard.shared import processes
+from torchyard.shared import node_agents, processes
 
 TOKEN = "t0ken-of-ray"
 # Writes how it was called, then waits as `ray start --block` does, with a process below it.
@@ -53,6 +56,7 @@ class Server:
             "labels": {"torchyard-owner": "ann", "torchyard-machine": "lab"},
         }
         self.removed = False
+        self.archive = b""
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         server = self
 
@@ -74,10 +78,17 @@ class Server:
             do_POST = do_DELETE = do_PUT
 
             def do_GET(self) -> None:
-                self.send_response(200)
-                self.send_header("Content-Length", "2")
+                content, status = b"{}", 200
+                if urlsplit(self.path).path.endswith("/ray"):
+                    server.asked.append((self.command, self.path, {}))
+                    refusal = {"code": "no_ray_to_carry", "message": "it has none"}
+                    content, status = json.dumps({"error": refusal}).encode(), 404
+                    if server.archive:
+                        content, status = server.archive, 200
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(b"{}")
+                self.wfile.write(content)
 
             def log_message(self, *words: Any) -> None:
                 pass
@@ -109,14 +120,25 @@ def server() -> Iterator[Server]:
 class Joined:
     """`python -m torchyard.node_agent` below a folder; `started` are the calls of `ray`."""
 
-    def __init__(self, folder: Path, server: Server, address: str = "127.0.0.9") -> None:
+    def __init__(
+        self, folder: Path, server: Server, address: str = "127.0.0.9", has_ray: bool = True
+    ) -> None:
+        if has_ray:
+            self._install(folder)
+        self.folder = folder
+        self._start(server, address)
+
+    @staticmethod
+    def _install(folder: Path) -> None:
         environment = folder / "engines" / RayVersion().folder
         (environment / "bin").mkdir(parents=True)
         (environment / "torchyard-complete").touch()
         program = environment / "bin" / "ray"
         program.write_text(RAY)
         program.chmod(0o755)
-        self.folder = folder
+
+    def _start(self, server: Server, address: str) -> None:
+        folder = self.folder
         request = {
             "url": server.url,
             "token": "yard_p_x",
@@ -138,7 +160,13 @@ class Joined:
         )
         self.process = subprocess.Popen(
             [sys.executable, "-c", program_text],
-            env={**os.environ, "HOME": str(folder), "RAY_ADDRESS": "elsewhere"},
+            env={
+                **os.environ,
+                "HOME": str(folder),
+                "RAY_ADDRESS": "elsewhere",
+                "UV_OFFLINE": "1",
+                "UV_CACHE_DIR": str(folder / "cache"),
+            },
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -182,6 +210,7 @@ def test_the_agent_joins_with_the_token_in_a_file(joined: Joined, server: Server
     arguments = next(line for line in started.splitlines() if line.startswith("args "))
     assert f"--address={server.head_address}" in arguments
     assert "--node-ip-address=127.0.0.9" in arguments
+    assert "--min-worker-port=0 --max-worker-port=0" in arguments
     assert "--labels=torchyard-machine=lab,torchyard-owner=ann" in arguments
     lines = started.splitlines()
     assert TOKEN not in "".join(lines[:-1]) and lines[-1] == TOKEN
@@ -247,7 +276,7 @@ def test_a_closed_port_of_the_head_is_named_and_the_machine_is_removed(
     assert f"can't connect to the cluster's head at 127.0.0.1, port {port}" in text
     assert f"hint: allow TCP from this machine to port {port}" in text
     assert [(method, path) for method, path, _ in server.asked[1:]] == [
-        ("DELETE", "/v1/workspaces/default/machines/machines/lab")
+        ("POST", "/v1/workspaces/default/machines/machines/lab/withdraw")
     ]
 
 
@@ -298,6 +327,77 @@ def test_ray_ends_with_a_killed_agent(joined: Joined) -> None:
     wait_for(lambda: not processes.is_running(pid, started))
     for process in processes_of_session(pid):
         processes.send(process.pid, process.start_time, signal.SIGKILL)
+
+
+def archive_of_ray(folder: Path) -> bytes:
+    """As the server sends it: an environment, and the Python that it was made of."""
+    base, environment = folder / "python", folder / "made"
+    minor = ".".join(RayVersion().python.split(".")[:2])
+    (base / "bin").mkdir(parents=True)
+    (base / "lib").mkdir()
+    program = base / "bin" / f"python{minor}"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "ray").write_text(RAY)
+    (environment / "bin" / "ray").chmod(0o755)
+    (environment / "pyvenv.cfg").write_text(f"home = {base}/bin\n")
+    content = io.BytesIO()
+    ray_archive.write(environment, base, content)
+    return content.getvalue()
+
+
+def test_a_machine_without_a_package_index_gets_ray_from_the_server(
+    tmp_path: Path, server: Server
+) -> None:
+    server.archive = archive_of_ray(tmp_path / "of-the-server")
+    folder = tmp_path / "node"
+    folder.mkdir()
+    joined = Joined(folder, server, has_ray=False)
+    wait_for(lambda: any(path.endswith("/report") for _, path, _ in server.asked))
+    joined.process.terminate()
+    text = joined.end()
+    assert f"can't be installed on `{socket.gethostname()}`" in text, text
+    assert "taking it from the server" in text and "Joined `machines`" in text
+    (path,) = [path for method, path, _ in server.asked if method == "GET"]
+    assert "/machines/machines/lab/ray?system=Linux" in path
+    assert not (folder / "engines" / ".arrived").exists()
+
+
+@pytest.mark.parametrize("archive", [b"", b"no archive"])
+def test_why_a_machine_has_no_ray_is_told(tmp_path: Path, server: Server, archive: bytes) -> None:
+    server.archive = archive
+    joined = Joined(tmp_path, server, has_ray=False)
+    text = joined.end()
+    expected = "did not arrive whole" if archive else "can't be installed on"
+    assert joined.process.returncode and f"error: Ray {RayVersion().ray}" in text
+    assert expected in text.partition("error: ")[2]
+    assert [method for method, _, _ in server.asked] == ["PUT", "GET", "POST"]
+
+
+def test_a_killed_agent_is_started_again(joined: Joined, server: Server) -> None:
+    (first,) = wait_for(joined.started)
+    wait_for(lambda: any(path.endswith("/report") for _, path, _ in server.asked))
+    # What runs below Ray knows its agent by this.
+    variable = next(line for line in first.splitlines() if line.startswith(node_agents.VARIABLE))
+    environ = dict([variable.split("=", 1)])
+    assert not node_agents.has_ended(environ)
+    agent = int(variable.partition("=")[2].split()[0])
+    assert agent != joined.process.pid
+    os.kill(agent, signal.SIGKILL)
+    wait_for(lambda: len(joined.started()) == 2)
+    assert node_agents.has_ended(environ)
+    assert processes_of_session(pid_of(first)) == []
+    joined.process.terminate()
+    text = joined.end()
+    assert "the node's program was killed by SIGKILL; it is started again" in text
+    assert joined.process.returncode == 0
+
+
+def test_an_agent_that_ends_by_itself_is_not_started_again(tmp_path: Path, server: Server) -> None:
+    server.removed = True
+    joined = Joined(tmp_path, server)
+    assert "started again" not in joined.end() and joined.process.returncode == 2
 
 
 def test_a_second_agent_of_a_machine_is_refused(

@@ -116,6 +116,12 @@ def test_a_host_joins_stays_without_the_connection_and_leaves(
     out, _ = process.communicate(b"keep\n", timeout=LIMIT_S)
     assert b'"done"' in out and process.returncode == 0
     ray = pid_of(wait_for(host.started))
+    # What jobs bring goes with the node.
+    assert f"TORCHYARD_NODE_FOLDER={host.node}/jobs\n" in host.started()
+    brought = host.node / "jobs" / "environments"
+    brought.mkdir(parents=True)
+    (brought / "file").touch()
+    brought.chmod(0o500)
     record = json.loads((host.node / "agent.json").read_text())
     assert processes.is_running(record["pid"], record["start_time"])
     assert host.run(request_to(server.url))["error"].startswith("it is a node already")

@@ -20,7 +20,7 @@ import pytest
 from ray import ssh_hosts
 from ray.ray_cluster import lend_environment, wait_until
 from ray.ssh_hosts import SshHosts
-from torchyard.cli.hosts.ray_archive import RayArchives
+from torchyard.base.home.ray_archive import RayArchives
 from torchyard.executors.ray.ray_environment import RayEnvironment, RayVersion
 from torchyard.executors.server_for_nodes import own_addresses
 from torchyard.node_agent.ray_node import processes_of_session

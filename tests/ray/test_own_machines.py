@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -78,7 +79,8 @@ class Site:
             for made in (node, node / "engines"):
                 os.chown(made, USER_ID, USER_ID)
         self.port = int((self.home / "tls-port").read_text())
-        self._url = f"https://{own_addresses()[0]}:{self.port}"
+        self._address = own_addresses()[0]
+        self._lines: dict[str, str] = {}
         self.network = network
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -98,12 +100,14 @@ class Site:
         return json.loads(self.yard(*words, "-o", "json"))
 
     def join(self, machine: OwnMachine) -> subprocess.Popen[bytes]:
-        """Switch a machine on, with the agent that joins it."""
-        token = machine.give("token", (self.home / "token").read_text())
-        trusted = machine.give("ca.pem", (self.home / "tls" / "ca.pem").read_text())
-        words = [_YARD, "node", "join", self._url, "--name", machine.name, "--token-file", token]
-        environ = {"TORCHYARD_NODE_FOLDER": "/home/ada/node"}
-        agent = machine.start([*words, "--ca-cert", trusted], self.log_of(machine), environ)
+        """Switch a machine on, and type there what the server's machine printed for it."""
+        if machine.name not in self._lines:
+            invited = self.json("node", "invite", machine.name, "--address", self._address)
+            self._lines[machine.name] = invited["line"]
+        variable, yard, *words = shlex.split(self._lines[machine.name])
+        assert yard == "yard"
+        environ = {"TORCHYARD_NODE_FOLDER": "/home/ada/node", **dict([variable.split("=", 1)])}
+        agent = machine.start([_YARD, *words], self.log_of(machine), environ)
         self.agents[machine.name] = agent
         return agent
 

@@ -17,6 +17,7 @@ from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.parts import Parts
 from torchyard.azureml.common.context import OpenTls
 from torchyard.base.bodies.body_spool import BodySpool
+from torchyard.base.home.ray_archive import RayArchives
 from torchyard.batch_endpoints.actions import model_uses
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.interactive.services import JobServices, ServicesAt
@@ -66,6 +67,7 @@ def fill(
     state.job_services = JobServices(services, services_at or ServicesAt())
     state.builds = builds
     state.ray_heads = parts.heads
+    state.ray_archives = RayArchives(services.home)
     state.open_tls = open_tls
     state.storage_domain = storage_domain
     state.hooks = _hooks(services)

@@ -70,7 +70,7 @@ GROUPS: tuple[Group, ...] = (
         [f"{_W}/computes", f"{_W}/compute-sizes"],
         ["compute.routes", "jobs.http.cluster_routes"],
     ),
-    Group([f"{_W}/machines"], ["compute.machine_routes"]),
+    Group([f"{_W}/machines", "/v1/invitations"], ["compute.machine_routes"]),
     Group([f"{_W}/data", f"{_W}/datastores", f"{_W}/url-maps"], ["data.asset_routes"]),
     Group([f"{_W}/models"], ["models.routes"]),
     Group([f"{_W}/components"], ["components.routes"]),

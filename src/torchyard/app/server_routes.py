@@ -11,11 +11,13 @@ from fastapi.responses import RedirectResponse, Response
 import torchyard
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
+from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.shared.failures import Failure
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
+ForNodesOf = Annotated[ServerForNodes, Depends(from_state("for_nodes"))]
 SchedulerOf = Annotated[Scheduler, Depends(from_state("scheduler"))]
 
 router = APIRouter(route_class=GuardedRoute)
@@ -54,6 +56,23 @@ def limits() -> dict[str, Any]:
     except Failure as failure:
         network = failure.message
     return {**cgroups.holds(), "network": not network, "network_reason": network}
+
+
+@router.get("/v1/server/addresses", tags=["server"])
+@needs(Permission.SELF)
+def addresses(for_nodes: ForNodesOf) -> dict[str, Any]:
+    """Where other machines reach this server; empty when none does."""
+    return {"value": for_nodes.public_urls}
+
+
+@router.get("/v1/server/certificate", tags=["server"])
+@needs(Permission.OPEN)
+def certificate(for_nodes: ForNodesOf) -> dict[str, Any]:
+    """The certificate that machines trust, as PEM, empty for what they trust already.
+
+    Who has its fingerprint, as an invitation says it, may take it from anybody.
+    """
+    return {"certificate": for_nodes.certificate}
 
 
 @router.get("/openapi.json", include_in_schema=False)

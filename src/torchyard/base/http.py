@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,10 @@ from torchyard.base.errors import InvalidInput, TorchyardError, Unreachable, fro
 
 _BUSY_PATIENCE_S = 60.0
 _TURNED_AWAY_DELAY_S = 1.0
+# X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h.
+_WRONG_NAME = (62, 64)
+# Python before 3.13 has to be told: a certificate that is trusted needs no authority above.
+_PARTIAL_CHAIN = 0x80000
 Body = Union[bytes, IO[bytes], Iterable[bytes]]
 
 
@@ -283,6 +288,8 @@ class Transport:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         if isinstance(error, ssl.SSLCertVerificationError):
+            if error.verify_code in _WRONG_NAME:
+                return self._misnamed()
             return Unreachable(
                 f"the certificate of `{self.url}` is not trusted ({error.verify_message})",
                 "give the certificate of who signed it: `yard login URL --ca-cert FILE`, or "
@@ -293,6 +300,18 @@ class Transport:
             f"no torchyard server answers at `{self.url}` ({error or type(error).__name__})",
             "check the address, and that the server runs there; on this machine see "
             "`yard server status`",
+        )
+
+    def _misnamed(self) -> Unreachable:
+        """A certificate that is trusted, and for other addresses than this one."""
+        names = _names_of_certificate(self._parts, self._timeout_s, self._ca_cert)
+        port = f":{self._parts.port}" if self._parts.port else ""
+        example = f"https://{names[0]}{port}" if names else "https://host:8766"
+        return Unreachable(
+            f"the certificate of `{self.url}` is not for `{self._parts.hostname}`; "
+            f"it is for {', '.join(names) or 'no address'}",
+            f"use an address that it is for, such as `{example}`",
+            code="untrusted",
         )
 
 
@@ -326,13 +345,43 @@ def opened(parts: SplitResult, timeout_s: float, ca_cert: str = "") -> http.clie
     host = parts.hostname or "127.0.0.1"
     if parts.scheme != "https":
         return http.client.HTTPConnection(host, parts.port or 80, timeout=timeout_s)
-    context = ssl.create_default_context()
-    if ca_cert:
-        trust(context, ca_cert)
+    context = _context(ca_cert)
     return http.client.HTTPSConnection(host, parts.port or 443, timeout=timeout_s, context=context)
 
 
+def _context(ca_cert: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_cert:
+        trust(context, ca_cert)
+    return context
+
+
+def _names_of_certificate(parts: SplitResult, timeout_s: float, ca_cert: str) -> list[str]:
+    """The names and addresses that a server's certificate is for, those of its own machine last."""
+    context = _context(ca_cert)
+    context.check_hostname = False
+    address = (parts.hostname or "", parts.port or 443)
+    try:
+        with socket.create_connection(address, timeout_s) as connection:
+            with context.wrap_socket(connection) as secure:
+                certificate = secure.getpeercert() or {}
+    except OSError:
+        return []
+    import ipaddress  # rarely needed
+
+    names = []
+    entries: Any = certificate.get("subjectAltName", ())
+    for kind, name in entries:
+        if kind == "IP Address":
+            ip = ipaddress.ip_address(name)
+            names.append((ip.is_loopback, f"[{ip}]" if ip.version == 6 else str(ip)))
+        else:
+            names.append((name == "localhost", name))
+    return [name for _, name in sorted(names, key=lambda each: each[0])]
+
+
 def trust(context: ssl.SSLContext, ca_cert: str) -> None:
+    context.verify_flags |= _PARTIAL_CHAIN
     try:
         context.load_verify_locations(ca_cert)
     except (OSError, ssl.SSLError) as error:

@@ -11,7 +11,7 @@ import click
 
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common
-from torchyard.cli.terminal import browser, tables
+from torchyard.cli.terminal import browser, server_addresses, tables
 
 
 @click.command("ui", cls=Verb)
@@ -27,4 +27,12 @@ def ui(session: Session, no_open: bool) -> None:
     client = session.client()
     page = browser.jobs_page(client.workspace)
     link = browser.show(client.transport, page, with_window=not no_open)
-    tables.one(session.form, link, lambda: str(link["url"]))
+    own = client.transport.url
+    links = [
+        str(link["url"]).replace(own, address, 1)
+        for address in server_addresses.read(client.transport)
+        if address != own
+    ]
+    lines = [str(link["url"])]
+    lines += [f"In a browser on another machine: {' or '.join(links)}"] if links else []
+    tables.one(session.form, {**link, "urls_for_others": links}, lambda: "\n".join(lines))

@@ -115,8 +115,8 @@ def join(
     """
     now = clock.now()
     with db.write() as connection:
-        _joinable(connection, workspace, compute)
-        before = _own(connection, workspace, compute, machine.name, person)
+        joinable(connection, workspace, compute)
+        before = refuse_others(connection, workspace, compute, machine.name, person)
         joined = JoinedMachine(
             workspace,
             compute,
@@ -154,16 +154,29 @@ def new_token(
         NotFound: no such cluster.
         Conflict: the cluster is of another engine, or somebody else's machine has that name.
     """
+    with db.write() as connection:
+        return add_token(connection, clock, workspace, compute, name, person, everybody)
+
+
+def add_token(
+    connection: Connection,
+    clock: Clock,
+    workspace: str,
+    compute: str,
+    name: str,
+    person: str,
+    everybody: bool = False,
+) -> tuple[str, Compute]:
+    """As `new_token`, in a transaction."""
     check_name(name)
     token = workspaces.new_token(TokenKind.MACHINE)
     subject = workspaces.machine_subject(workspace, compute, name)
-    with db.write() as connection:
-        cluster = _joinable(connection, workspace, compute)
-        _own(connection, workspace, compute, name, person)
-        workspaces.drop_machine_tokens(connection, workspace, compute, name)
-        token_name = EVERYBODY if everybody else ""
-        identity = Identity(person, TokenKind.MACHINE, workspace, subject, token=token_name)
-        workspaces.keep_token(connection, token, identity, clock.now())
+    cluster = joinable(connection, workspace, compute)
+    refuse_others(connection, workspace, compute, name, person)
+    workspaces.drop_machine_tokens(connection, workspace, compute, name)
+    token_name = EVERYBODY if everybody else ""
+    identity = Identity(person, TokenKind.MACHINE, workspace, subject, token=token_name)
+    workspaces.keep_token(connection, token, identity, clock.now())
     return token, cluster
 
 
@@ -239,8 +252,11 @@ def joined(connection: Connection, workspace: str, compute: str) -> dict[str, li
     }
 
 
-def remove(db: Database, workspace: str, compute: str, name: str) -> None:
+def remove(db: Database, workspace: str, compute: str, name: str, keep_token: bool = False) -> None:
     """Forget a machine; its agent ends with its next report.
+
+    Args:
+        keep_token: it may try again to join.
 
     Raises:
         NotFound: no such machine.
@@ -248,10 +264,17 @@ def remove(db: Database, workspace: str, compute: str, name: str) -> None:
     with db.write() as connection:
         _get(connection, workspace, compute, name)
         store.forget(connection, workspace, compute, name)
-        workspaces.drop_machine_tokens(connection, workspace, compute, name)
+        if not keep_token:
+            workspaces.drop_machine_tokens(connection, workspace, compute, name)
 
 
-def _joinable(connection: Connection, workspace: str, compute: str) -> Compute:
+def joinable(connection: Connection, workspace: str, compute: str) -> Compute:
+    """The cluster.
+
+    Raises:
+        NotFound: no such cluster.
+        Conflict: it is of another engine.
+    """
     cluster = clusters.get(connection, workspace, compute)
     if cluster is None or cluster.deleting:
         raise NotFound(
@@ -267,10 +290,14 @@ def _joinable(connection: Connection, workspace: str, compute: str) -> Compute:
     return cluster
 
 
-def _own(
+def refuse_others(
     connection: Connection, workspace: str, compute: str, name: str, person: str
 ) -> JoinedMachine | None:
-    """The machine of that name, if it has joined."""
+    """The machine of that name, if it has joined.
+
+    Raises:
+        Conflict: somebody else has joined it.
+    """
     before = store.get(connection, workspace, compute, name)
     if before is not None and before.owner != person:
         raise Conflict(

@@ -41,6 +41,7 @@ def choose(
     node_folder: Path | None,
     as_server_user: bool,
     default_socket: Path = Path(runner_messages.SOCKET),
+    start_command: str = "yard-server",
 ) -> JobUsers:
     """
     Args:
@@ -49,6 +50,7 @@ def choose(
         node_folder: as the owner named it; the runner's own is used.
         as_server_user: the owner accepts that jobs run as the server's user; remembered in the
             home.
+        start_command: what the owner typed to start the server.
 
     Raises:
         InvalidInput: the server is shared, and has neither a runner nor the owner's consent.
@@ -60,7 +62,7 @@ def choose(
         socket = default_socket
     if socket is None:
         if is_shared and not as_server_user and not consent.exists():
-            raise _no_runner(default_socket)
+            raise _no_runner(default_socket, start_command)
         if is_shared and not consent.exists():
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             with write_atomically(consent, mode=0o600) as file:
@@ -87,11 +89,12 @@ def choose(
     return JobUsers(runner, NodeFolder(folder, is_separate=True))
 
 
-def _no_runner(socket: Path) -> InvalidInput:
+def _no_runner(socket: Path, start_command: str) -> InvalidInput:
     return InvalidInput(
         "other people reach this server, and it has no runner: their jobs would run as the "
         "server's own user and could read its keys, tokens and database, and everybody's files",
-        f"install the runner (docs/guides/runner.md), which listens at `{socket}`. If you "
-        f"trust everyone with a token that far, start it with `{FLAG}` or `{VARIABLE}=1`",
+        f"install the runner (docs/guides/runner.md), which listens at `{socket}`, then type "
+        f"`{start_command}` again. If you trust everyone with a token that far, start it with "
+        f"`{start_command} {FLAG}`",
         code="no_runner",
     )

@@ -8,8 +8,11 @@ Always: the newest addresses; a server that moved is found at them.
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
+import os
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -22,6 +25,7 @@ from torchyard.executors.executor import EngineNode, EngineRefused
 
 _KEPT_S = 10.0
 _RESOLVE_S = 5.0
+_SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,11 @@ class ServerForNodes:
         return list(settings.get("server_urls") or self.urls)
 
     @property
+    def public_urls(self) -> list[str]:
+        """Those by which other machines may reach the server; empty when none can."""
+        return [url for url in self.urls if not addresses.is_loopback(urlsplit(url).hostname or "")]
+
+    @property
     def certificate(self) -> str:
         """PEM."""
         return self.read().certificate
@@ -96,7 +105,11 @@ def _is_here(host: str) -> bool:
 
 
 def own_addresses() -> list[str]:
-    """Of this machine, those that others may reach it by, the one of the default route first."""
+    """Of this machine, those that others may reach it by, the one of the default route first.
+
+    Of further networks only IPv4 addresses: each interface has several others of IPv6 that come
+    and go. Those of bridges are left out, behind which are mostly this machine's own containers.
+    """
     found: list[str] = []
     for family, target in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         # Nothing is sent: connecting a datagram socket only chooses the route.
@@ -106,8 +119,26 @@ def own_addresses() -> list[str]:
     with suppress(OSError):
         entries = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
         found += [str(entry[4][0]) for entry in entries]
+    found += _addresses_of_interfaces()
     usable = [address for address in found if not ipaddress.ip_address(address).is_loopback]
     return list(dict.fromkeys(usable))
+
+
+def _addresses_of_interfaces() -> list[str]:
+    """IPv4 addresses, in the order of the interfaces.
+
+    Source: netdevice(7), SIOCGIFADDR.
+    """
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            if os.path.isdir(f"/sys/class/net/{name}/bridge"):
+                continue
+            with suppress(OSError):
+                request = struct.pack("256s", os.fsencode(name)[:15])
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+                found.append(socket.inet_ntoa(answer[20:24]))
+    return found
 
 
 def url_of(scheme: str, host: str, port: int) -> str:

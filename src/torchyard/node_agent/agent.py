@@ -10,23 +10,32 @@ server ends.
 
 from __future__ import annotations
 
+import platform
+import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from torchyard.base.errors import InvalidInput, NotFound, TorchyardError, Unreachable
+from torchyard.base.errors import (
+    BuildFailed,
+    InvalidInput,
+    NotAuthenticated,
+    NotFound,
+    TorchyardError,
+    Unreachable,
+)
 from torchyard.base.http import Transport
 from torchyard.executors.ray.ray_environment import (
     RayEnvironment,
     RayEnvironments,
     RayVersion,
 )
-from torchyard.node_agent import facts, port_probe
+from torchyard.node_agent import carried_ray, facts, invitations, port_probe
 from torchyard.node_agent.ray_node import Membership, RayNode
 from torchyard.shared import locks
 
@@ -34,6 +43,7 @@ REPORT_EVERY_S = 10.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
 _RAY_START_S, _POLL_S = 180.0, 0.2
 _REMOVED = "machine_not_found"
+_OWN_TOKENS = "yard_m_"
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,22 @@ class Machine:
     def path(self) -> str:
         name = quote(self.name, safe="")
         return f"/v1/workspaces/{self.workspace}/machines/{self.compute}/{name}"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Be the only agent of a folder.
+
+    Raises:
+        InvalidInput: another one runs.
+    """
+    with locks.hold(folder / "agent.lock", lambda: True) as is_alone:
+        if not is_alone:
+            raise InvalidInput(
+                "this machine is a node already: another `yard node join` runs here",
+                "end it first, or see `yard node list`",
+            )
+        yield
 
 
 class Agent:
@@ -95,12 +121,7 @@ class Agent:
             BuildFailed: it can't have the head's Ray or Python.
             InvalidInput: another agent runs here.
         """
-        with locks.hold(self._folder / "agent.lock", lambda: True) as is_alone:
-            if not is_alone:
-                raise InvalidInput(
-                    "this machine is a node already: another `yard node join` runs here",
-                    "end it first, or see `yard node list`",
-                )
+        with alone(self._folder):
             try:
                 self._join()
                 self._stay()
@@ -109,7 +130,15 @@ class Agent:
 
     def _join(self) -> None:
         with port_probe.answering(self._machine.address) as probe:
-            answer = self._ask("PUT", "", probe=probe)
+            try:
+                answer = self._ask("PUT", "", probe=probe)
+            except NotAuthenticated as error:
+                if not self._has_own_token:
+                    raise
+                raise NotAuthenticated(
+                    "this machine was removed from the cluster, or its invitation was withdrawn",
+                    "join it by another one: `yard node invite` on the server's machine",
+                ) from error
         try:
             port_probe.check_head(answer["ray"]["address"])
             self._follow(answer)
@@ -118,7 +147,7 @@ class Agent:
             joined = answer["machine"]
             if joined["joined_at"] == joined["seen_at"]:  # it was not one before
                 with suppress(TorchyardError):
-                    self._transport.delete(self._machine.path)
+                    self._transport.post(f"{self._machine.path}/withdraw")
             raise
 
     def _await_ray(self) -> None:
@@ -161,11 +190,24 @@ class Agent:
         except NotFound as error:
             if error.code != _REMOVED:
                 raise
-            self._say("This machine was removed from the cluster: it is not a node any more.")
-            return False
+            return self._note_removal()
+        except NotAuthenticated:
+            if not self._has_own_token:
+                raise
+            return self._note_removal()
         except Unreachable as error:
             self._say(f"warning: {error.message}; jobs go on, and this is tried again")
         return True
+
+    @property
+    def _has_own_token(self) -> bool:
+        """Whether the token is the machine's, which goes with it, and not a person's."""
+        return self._transport.token.startswith(_OWN_TOKENS)
+
+    def _note_removal(self) -> bool:
+        self._say("This machine was removed from the cluster: it is not a node any more.")
+        invitations.forget(self._folder)
+        return False
 
     def _follow(self, answer: Mapping[str, Any]) -> None:
         """Be a node of the head that the server names."""
@@ -182,8 +224,35 @@ class Agent:
         version = RayVersion(membership.version, membership.python)
         if self._environments.complete(version) is None:
             self._say(f"Installing Ray {version.ray} for Python {version.python} …")
-        self._environment = self._environments.get(version)
+        try:
+            self._environment = self._environments.get(version)
+        except BuildFailed as error:
+            self._environment = self._carry(version, error)
         self._ray.start(self._environment, membership, self._machine.address)
+
+    def _carry(self, version: RayVersion, reason: BuildFailed) -> RayEnvironment:
+        """Ray's environment from the server, where this machine can't make one.
+
+        Raises:
+            BuildFailed: the server has none either, or it does not run here.
+        """
+        self._say(f"{reason.message}; taking it from the server …")
+        arrived = self._folder / "engines" / ".arrived"
+        arrived.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path = f"{self._machine.path}/ray"
+            system = f"{platform.system()} {platform.machine()}"
+            with self._transport.stream(path, {"system": system}) as answer:
+                with open(arrived / "archive", "wb") as file:
+                    shutil.copyfileobj(answer, file)
+            carried_ray.unpack(arrived / "archive", arrived.parent, version.ray, version.python)
+        except NotFound:
+            raise reason from None
+        finally:
+            shutil.rmtree(arrived, ignore_errors=True)
+        environment = self._environments.complete(version)
+        assert environment is not None
+        return environment
 
     def _follow_address(self) -> None:
         """Join again when this machine has lost its address: Ray can't change that of a node."""

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,16 @@ def unpack(file: Path, engines: Path, ray: str, version: str) -> None:
         file: in a folder of its own within `engines`, which is its workplace.
 
     Raises:
-        BuildFailed: it does not run here.
+        BuildFailed: it did not arrive whole, or does not run here.
     """
     arrived = file.parent
-    with tarfile.open(file, tarinfo=BoundedTarInfo) as archive:
-        # Python 3.12 and later ask which entries are trusted.
-        more: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
-        archive.extractall(arrived, **more)
+    try:
+        with tarfile.open(file, tarinfo=BoundedTarInfo) as archive:
+            # Python 3.12 and later ask which entries are trusted.
+            more: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+            archive.extractall(arrived, **more)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise BuildFailed(f"Ray {ray} did not arrive whole: {error}", "try again") from error
     base, environment = engines / f"python-{version}", engines / f"ray-{ray}-py{version}"
     for name, target in (("python", base), ("environment", environment)):
         if target.exists():

@@ -179,6 +179,8 @@ class _Join:
         programs = self._folder / "bin"
         folders = [*os.get_exec_path(), *map(os.path.expanduser, _UV_PLACES), str(programs)]
         variables = {**os.environ, "PATH": os.pathsep.join(dict.fromkeys(folders))}
+        # What jobs bring, such as their environments, goes with the node.
+        variables.setdefault("TORCHYARD_NODE_FOLDER", str(self._folder / "jobs"))
         if shutil.which("uv", path=variables["PATH"]) is None:
             self._fetch_uv(programs)
         if (programs / "uv").exists():

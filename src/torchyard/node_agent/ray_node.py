@@ -10,20 +10,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchyard.base import files
 from torchyard.executors.ray.ray_environment import RayEnvironment
-from torchyard.executors.ray.ray_variables import variables
+from torchyard.executors.ray.ray_variables import PORTS, variables
 from torchyard.shared import processes
+from torchyard.shared.node_agents import VARIABLE as AGENT_VARIABLE
 
 _OBJECT_STORE_BYTES = 100_000_000
 _PR_SET_PDEATHSIG = 1
@@ -34,6 +36,7 @@ _GAVE_UP = b"timed out during startup"
 # Jobs' workers upload what they have when Ray ends; Ray itself then drains.
 _GRACE_S = 40.0
 _POLL_S = 0.2
+_RECORD = "ray-process.json"
 # Sockets below it must fit into 107 characters, with what Ray adds.
 _LONGEST_PLACE = 40
 
@@ -71,6 +74,7 @@ class RayNode:
         Args:
             address: this machine's, as the other nodes reach it.
         """
+        self._end_former()
         self._sessions = _sessions(self._folder)
         token_file = self._folder / "ray-token"
         with files.write_atomically(token_file, mode=0o600) as file:
@@ -81,22 +85,44 @@ class RayNode:
             f"--address={membership.address}",
             f"--node-ip-address={address}",
             f"--labels={labels}",
+            *PORTS,
             "--disable-usage-stats",
             f"--object-store-memory={_OBJECT_STORE_BYTES}",
             f"--temp-dir={self._sessions}",
         ]  # fmt: skip
         parent = os.getpid()
+        agent = f"{parent} {processes.start_time(parent)}"
         with open(self.log, "ab") as log:
             self._log_start = log.tell()
             self._child = subprocess.Popen(
                 command,
-                env=variables(self._environ, environment, token_file),
+                env={**variables(self._environ, environment, token_file), AGENT_VARIABLE: agent},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=lambda: _end_with(parent),
             )
+        pid = self._child.pid
+        body = {"pid": pid, "start_time": processes.start_time(pid), "agent": agent}
+        with files.write_atomically(self._folder / _RECORD, mode=0o600) as file:
+            file.write(json.dumps(body).encode())
+
+    def _end_former(self) -> None:
+        """End the Ray of an agent that was killed: it may still be draining, and at its ports."""
+        try:
+            body = json.loads((self._folder / _RECORD).read_text())
+            pid, started, agent = int(body["pid"]), int(body["start_time"]), str(body["agent"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            processes.send(pid, started, signum)
+            deadline = time.monotonic() + _GRACE_S
+            while processes.is_running(pid, started) and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+        # The number may be another session's by now.
+        mark = f"{AGENT_VARIABLE}={agent}".encode()
+        _end_session(pid, lambda member: mark in _environ_of(member))
 
     @property
     def is_running(self) -> bool:
@@ -135,8 +161,8 @@ class RayNode:
             deadline = time.monotonic() + limit_s
             while child.poll() is None and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-        for process in processes_of_session(child.pid):
-            processes.send(process.pid, process.start_time, signal.SIGKILL)
+        _end_session(child.pid)
+        (self._folder / _RECORD).unlink(missing_ok=True)
         if not self._sessions.is_relative_to(self._folder):
             shutil.rmtree(self._sessions.parent, ignore_errors=True)
 
@@ -156,6 +182,19 @@ def processes_of_session(leader: int) -> list[processes.Process]:
                 if process is not None and not process.ended:
                     members.append(process)
     return members
+
+
+def _end_session(leader: int, is_meant: Callable[[int], bool] = lambda pid: True) -> None:
+    for process in processes_of_session(leader):
+        if is_meant(process.pid):
+            processes.send(process.pid, process.start_time, signal.SIGKILL)
+
+
+def _environ_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _end_with(parent: int) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Collection
 from typing import Any
 
 _MARK = b"yard_"
-_TOKEN = re.compile(rb"yard_[par]_[A-Za-z0-9_-]{43}")
-_START = re.compile(rb"yard_[par]_[A-Za-z0-9_-]{0,42}\Z")
-_PREFIXES = (b"yard_p_", b"yard_a_", b"yard_r_", b"yard_m_")
+_TOKEN = re.compile(rb"yard_[parmi]_[A-Za-z0-9_-]{43}")
+_START = re.compile(rb"yard_[parmi]_[A-Za-z0-9_-]{0,42}\Z")
+_PREFIXES = (b"yard_p_", b"yard_a_", b"yard_r_", b"yard_m_", b"yard_i_")
 _TOKEN_BYTES = len(b"yard_p_") + 43
 
 # JWTs of this server all begin so: see workspaces/jwts.py.

@@ -150,6 +150,7 @@ class Access:
             raise Forbidden("a worker's token is valid for its attempt only")
         if identity.kind is TokenKind.MACHINE:
             _refuse_all_but_joining(request, identity, permission)
+        _refuse_all_but_accepting(identity, permission)
         if identity.workspace and path_workspace and identity.workspace != path_workspace:
             raise Forbidden(
                 f"this token is valid only for workspace `{identity.workspace}`, not for "
@@ -210,6 +211,7 @@ class Access:
             raise Forbidden("a worker's token is valid for its attempt only")
         if identity.kind is TokenKind.MACHINE:
             raise Forbidden("a machine's token is valid for its machine only")
+        _refuse_all_but_accepting(identity, Permission.SELF)
         return identity
 
     def _authenticate(
@@ -261,11 +263,8 @@ class Access:
     def _with_role(self, identity: Identity, permission: Permission, role_scope: str) -> Identity:
         if identity.kind is TokenKind.RUN:
             identity = self._as_job(identity, permission)
-        least = permissions.MINIMUM_ROLE.get(permission)
-        if least is None:
-            return identity
-        role = identity.role
-        if role is None or role.rank < least.rank:
+        least, role = permissions.MINIMUM_ROLE.get(permission), identity.role
+        if least is not None and (role is None or role.rank < least.rank):
             raise self._refusal(identity, permission, role_scope)
         if self._is_held and permission in permissions.CHANGES:
             raise hold.refusal()
@@ -322,6 +321,21 @@ def _refuse_all_but_joining(request: Request, identity: Identity, permission: Pe
             f"this token is valid only to join machine `{identity.subject.rpartition('/')[2]}`",
             "use a person's token",
         )
+
+
+def _refuse_all_but_accepting(identity: Identity, permission: Permission) -> None:
+    """
+    Raises:
+        Forbidden: an invitation is sent for something else, or something else to accept one.
+    """
+    is_invitation = identity.kind is TokenKind.INVITATION
+    if is_invitation and permission is not Permission.ACCEPT:
+        raise Forbidden(
+            "an invitation is valid only to join the machine that it was made for",
+            "use a person's token",
+        )
+    if permission is Permission.ACCEPT and not is_invitation:
+        raise Forbidden("this token is not an invitation", "make one with `yard node invite`")
 
 
 def bearer_token(scope: Mapping[str, Any]) -> str:

@@ -303,6 +303,16 @@ def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:
     store.drop_tokens(connection, kind, subject)
 
 
+def take_token(connection: Connection, token_hash: str) -> bool:
+    """Revoke one token; False where somebody else has done so before."""
+    return store.drop_hash(connection, token_hash)
+
+
+def drop_expired(connection: Connection, kind: TokenKind, now: datetime) -> None:
+    """Forget the tokens of a kind that are not valid any more."""
+    store.drop_expired(connection, kind, now)
+
+
 def machine_subject(workspace: str, compute: str, machine: str = "") -> str:
     """What a machine's token is for; of all machines of a cluster the beginning."""
     return f"{workspace}/{compute}/{machine}"
@@ -311,7 +321,9 @@ def machine_subject(workspace: str, compute: str, machine: str = "") -> str:
 def drop_machine_tokens(
     connection: Connection, workspace: str, compute: str, machine: str = ""
 ) -> None:
-    """Revoke the tokens of a machine that joined a cluster, or of all that did."""
+    """Revoke the tokens of a machine that joined a cluster, or of all that did, and the invitations
+    of that machine, or to the cluster.
+    """
     store.drop_machine_tokens(connection, machine_subject(workspace, compute, machine))
 
 
@@ -421,6 +433,12 @@ def _is_use_due(stored: store.StoredToken, now: datetime) -> bool:
 def _expired(identity: Identity) -> NotAuthenticated:
     assert identity.expires_at is not None
     ended = f"{identity.expires_at:%Y-%m-%d %H:%M} UTC"
+    if identity.kind is TokenKind.INVITATION:
+        return NotAuthenticated(
+            f"the invitation expired at {ended}",
+            f"ask `{identity.user}` for another: `yard node invite`",
+            code="token_expired",
+        )
     if identity.kind is not TokenKind.PERSON:
         return NotAuthenticated(f"the job's token expired at {ended}", code="token_expired")
     return NotAuthenticated(

@@ -222,7 +222,7 @@ def note_identity(
     note["permission"] = permission
     note["user"] = identity.user
     note["workspace"] = role_scope or identity.workspace
-    if identity.kind is TokenKind.MACHINE:
+    if identity.kind in (TokenKind.MACHINE, TokenKind.INVITATION):
         note["token"] = identity.subject
     elif identity.kind is not TokenKind.PERSON:
         note["job"] = identity.subject.rpartition("/")[2]

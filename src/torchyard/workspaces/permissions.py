@@ -27,6 +27,7 @@ class Permission(Enum):
     ENTER = "enter running jobs"
     COMPUTE = "create, change or delete compute"
     JOIN = "join a machine to a cluster"
+    ACCEPT = "accept an invitation"
     SETTINGS = "change the workspace"
     PEOPLE = "grant roles and set quotas"
     SERVER = "administer the server"
@@ -56,7 +57,7 @@ OWN_BELOW_OWNER = frozenset({Permission.ENTER})
 CHANGES = frozenset(
     {
         *(Permission.LOG, Permission.JOB, Permission.UPLOAD, Permission.WRITE, Permission.ENTER),
-        *(Permission.COMPUTE, Permission.JOIN, Permission.SETTINGS),
+        *(Permission.COMPUTE, Permission.JOIN, Permission.ACCEPT, Permission.SETTINGS),
     }
 )
 DENIED_TO_JOBS = frozenset(

@@ -66,8 +66,8 @@ tokens = Table(
     Column("subject", String(256), nullable=False, index=True),
     Column("created_at", Instant, nullable=False),
     Column("expires_at", Instant),
-    # Of a person's token: its name, and about when it was used last; of a machine's, what it may
-    # take.
+    # Of a person's token: its name, and about when it was used last; of a machine's or an
+    # invitation, what the machine may take.
     Column("name", String(64), nullable=False, server_default=""),
     Column("last_used_at", Instant),
     # Of a session of the web page: the hash of the token that it was begun with, and ends with.
@@ -240,10 +240,16 @@ def add_session(
     )
 
 
-def drop_hash(connection: Connection, token_hash: str) -> None:
-    """Revoke one token."""
+def drop_hash(connection: Connection, token_hash: str) -> bool:
+    """Revoke one token; whether there was one: of two who do so at once, one is told that."""
     changed(connection)
-    connection.execute(delete(tokens).where(tokens.c.hash == token_hash))
+    return connection.execute(delete(tokens).where(tokens.c.hash == token_hash)).rowcount == 1
+
+
+def drop_expired(connection: Connection, kind: TokenKind, now: datetime) -> None:
+    changed(connection)
+    is_over = (tokens.c.kind == kind.value) & (tokens.c.expires_at <= now)
+    connection.execute(delete(tokens).where(is_over))
 
 
 def add_code(connection: Connection, code_hash: str, source: str, expires_at: datetime) -> None:
@@ -276,12 +282,15 @@ _DROP_TOKENS = delete(tokens).where(
 
 
 def drop_machine_tokens(connection: Connection, subject: str) -> None:
-    """Those of a machine, or of a whole cluster when the subject ends with a slash."""
+    """Those of a machine, or of a whole cluster when the subject ends with a slash; invitations,
+    too.
+    """
     changed(connection)
     is_meant = tokens.c.subject == subject
     if subject.endswith("/"):
         is_meant = tokens.c.subject.startswith(subject, autoescape=True)
-    connection.execute(delete(tokens).where(tokens.c.kind == TokenKind.MACHINE.value, is_meant))
+    kinds = (TokenKind.MACHINE.value, TokenKind.INVITATION.value)
+    connection.execute(delete(tokens).where(tokens.c.kind.in_(kinds), is_meant))
 
 
 def drop_tokens(connection: Connection, kind: TokenKind, subject: str) -> None:

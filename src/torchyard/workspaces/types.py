@@ -58,6 +58,7 @@ class TokenKind(str, Enum):
     ATTEMPT = "yard_a_"
     RUN = "yard_r_"
     MACHINE = "yard_m_"
+    INVITATION = "yard_i_"
 
 
 class Role(str, Enum):
@@ -104,9 +105,9 @@ class Identity:
     """Who sends a request.
 
     `subject` is the attempt's id for an attempt's token, the job's name for a run's, workspace,
-    cluster and name for a machine's, empty for a person's. `workspace` is empty when the token is
-    valid for every workspace. `role` is the person's role in the request's workspace, None for no
-    role; `token` is the token's name.
+    cluster and name for a machine's and for an invitation of one, empty for a person's. `workspace`
+    is empty when the token is valid for every workspace. `role` is the person's role in the
+    request's workspace, None for no role; `token` is the token's name.
     With `own_only` the permission covers only the person's own jobs and runs. `token_hash`
     identifies the token in the database.
     """

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.conftest import Yard
 from cli.real_server import RealServer
+from eventually import eventually
 from torchyard.executors.executor import EngineUnreachable
 from torchyard.executors.fake import FakeEngine
 
@@ -71,6 +78,68 @@ def test_check_of_an_engine_that_does_not_answer(lab: Yard, engine: FakeEngine) 
     assert checked.code == 2
     assert "compute `lab`: slurmctld does not answer" in checked.err
     assert "start it" in checked.err
+
+
+def test_a_check_takes_the_free_nodes_and_comes_after_every_other_job(
+    lab: Yard, running: RealServer, engine: FakeEngine
+) -> None:
+    cluster = engine.cluster
+    nodes = tuple(
+        replace(node, state=state)
+        for node, state in zip(cluster.nodes, ("running", "idle"), strict=True)
+    )
+    engine.cluster = replace(cluster, nodes=nodes)
+    check = start_check(running, "lab")
+    try:
+        [job] = checks_of(lab)
+        assert (job["node_count"], job["job_tier"], job["priority"]) == (1, "spot", "low")
+        engine.cluster = replace(cluster, nodes=(nodes[0],))
+        none_free = lab("compute", "check", "lab")
+        assert none_free.code == 2 and "`lab` has no free node" in none_free.err
+    finally:
+        engine.cluster = cluster
+        check.kill()
+        check.wait()
+    eventually(lambda: checks_of(lab)[0]["status"] == "Canceled", "the job ends with the command")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_the_job_of_a_check_ends_with_it(lab: Yard, running: RealServer, signum: int) -> None:
+    check = start_check(running, "lab", "--nodes", "2")
+    name = checks_of(lab)[0]["name"]
+    check.send_signal(signum)
+    check.wait()
+
+    def state() -> str:
+        return str(json.loads(lab("job", "show", "-n", name, "-o", "json").text)["status"])
+
+    eventually(lambda: state() == "Canceled", "its job is canceled")
+
+
+def checks_of(lab: Yard) -> list[dict[str, Any]]:
+    """The jobs of checks that have not ended, else the last ones; the newest first."""
+    answer = lab("job", "list", "--experiment-name", "compute-checks", "-o", "json")
+    jobs: list[dict[str, Any]] = json.loads(answer.text)
+    return jobs
+
+
+def start_check(running: RealServer, *words: str) -> subprocess.Popen[bytes]:
+    """A command of its own process, once its job is there."""
+    environ = {name: value for name, value in os.environ.items() if "TORCHYARD" not in name}
+    variables = {"TORCHYARD_URL": running.url, "TORCHYARD_TOKEN": running.token}
+    with running.client() as client:
+        before = {job.name for job in client.jobs.list(max_results=None)}
+        check = subprocess.Popen(
+            [Path(sys.executable).with_name("yard"), "compute", "check", *words],
+            env={**environ, **variables, "TORCHYARD_HOME": str(running.home / "of-the-command")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        eventually(
+            lambda: {job.name for job in client.jobs.list(max_results=None)} - before,
+            "the job is created",
+        )
+    return check
 
 
 def test_a_wrong_setting_is_told_with_its_line(lab: Yard, tmp_path: Path) -> None:

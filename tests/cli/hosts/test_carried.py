@@ -14,8 +14,8 @@ import pytest
 
 import other_pythons
 from torchyard.base.errors import BuildFailed
+from torchyard.base.home.ray_archive import RayArchives
 from torchyard.cli.hosts import carried, joining
-from torchyard.cli.hosts.ray_archive import RayArchives
 from torchyard.executors.ray import labels
 from torchyard.node_agent import carried_ray
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from torchyard.base.home.ray_archive import RayArchives
 from torchyard.cli.hosts import addresses, ssh
-from torchyard.cli.hosts.ray_archive import RayArchives
 from torchyard.cli.hosts.ssh import HostFailed, Session
 
 (HOST,) = addresses.read(["ann@lab-1:2222"])

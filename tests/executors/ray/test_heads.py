@@ -83,6 +83,23 @@ def test_a_head_is_found_again_by_the_next_server(
     assert len(starts(tmp_path)) == 1
 
 
+def test_a_head_is_at_the_address_by_which_nodes_reach_the_server(
+    heads: Heads, tmp_path: Path
+) -> None:
+    first = heads.ensure(KEY)
+    assert first.host == "127.0.0.1"
+    moved = heads.ensure(KEY, "127.0.0.2")
+    assert moved.host == "127.0.0.2" and heads.ensure(KEY) == moved
+    ((before, _), (now, _)) = starts(tmp_path)
+    assert processes.start_time(before) == 0 and processes.start_time(now)
+    # Kept for later starts, while this machine has it.
+    heads.stop(KEY)
+    assert heads.ensure(KEY).host == "127.0.0.2"
+    heads.stop(KEY)
+    (tmp_path / "heads" / KEY / "address").write_text("192.0.2.1")
+    assert heads.ensure(KEY).host == "127.0.0.1"
+
+
 def test_a_head_whose_server_died_as_it_started_it_is_found_again(
     heads: Heads, tmp_path: Path, environment: RayEnvironment
 ) -> None:

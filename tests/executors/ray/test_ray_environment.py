@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
 
 _UV = """#!/bin/sh
 echo "$@" >> "$LOG"
+env > "$LOG.environ"
 [ -e "$LOG.broken" ] && [ "$2" = pip ] && { echo 'no such version' >&2; exit 1; }
 for last; do :; done
 case "$2" in
@@ -65,12 +67,26 @@ def test_many_who_ask_at_once_make_it_once(tmp_path: Path, uv: Uv) -> None:
     assert uv.lines[1].endswith(" ray==2.60.0")
 
 
+def test_uv_gets_the_certificates_and_the_proxy_of_pip(tmp_path: Path, uv: Uv) -> None:
+    config = tmp_path / "pip.conf"
+    config.write_text("[global]\ncert = /etc/our-ca.pem\nproxy = http://proxy.lab:3128\n")
+    uv.variables |= {"PIP_CONFIG_FILE": str(config), "PYTHONPATH": "/elsewhere"}
+    environments(tmp_path, uv).get(RayVersion("2.60.0", "3.11.7"))
+    variables = Path(f"{uv.log}.environ").read_text().splitlines()
+    assert "SSL_CERT_FILE=/etc/our-ca.pem" in variables
+    assert "HTTPS_PROXY=http://proxy.lab:3128" in variables
+    assert not any(line.startswith("PYTHONPATH=") for line in variables)
+
+
 def test_a_failed_one_is_told_and_made_the_next_time(tmp_path: Path, uv: Uv) -> None:
     broken = Path(f"{uv.log}.broken")
     broken.touch()
     version = RayVersion("2.60.0", "3.11.7", ("default",))
-    with pytest.raises(BuildFailed, match=r"Ray 2\.60\.0 on Python 3\.11\.7 .*no such version"):
+    with pytest.raises(
+        BuildFailed, match=r"Ray 2\.60\.0 on Python 3\.11\.7 .*no such version"
+    ) as caught:
         environments(tmp_path, uv).get(version)
+    assert f"can't be installed on `{socket.gethostname()}`: " in caught.value.message
     assert environments(tmp_path, uv).complete(version) is None
     broken.unlink()
     environment = environments(tmp_path, uv).get(version)

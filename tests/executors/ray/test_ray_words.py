@@ -53,6 +53,22 @@ def test_a_waiting_group_says_for_what(changes: dict[str, Any], reason: str) -> 
     assert reason in engine._reason({**WAITING, "count": 4, **changes})
 
 
+@pytest.mark.parametrize(
+    ("found", "name"), [({labels.MACHINE: "lab-3"}, "lab-3"), ({}, "box"), ({"zone": "a"}, "box")]
+)
+def test_a_machine_that_joined_has_one_name(found: dict[str, str], name: str) -> None:
+    node = {
+        "address": "10.0.0.3",
+        "host": "box",
+        "total": {"CPU": 4.0},
+        "available": {"CPU": 4.0},
+        "labels": found,
+        "draining": False,
+        "users": [],
+    }
+    assert engine._engine_node(node).name == name
+
+
 def test_machines_that_a_job_may_not_have_are_not_counted() -> None:
     waiting = {**WAITING, "count": 2, "big_enough": 1, "other_labels": 3, "free": 1}
     drained = engine._reason({**waiting, "unmet_labels": {labels.MACHINE: 3}}, True)

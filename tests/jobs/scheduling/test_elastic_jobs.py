@@ -594,3 +594,14 @@ def test_machines_that_came_back_a_moment_ago_are_used(services: Services) -> No
     sizes = {"min_nodes": 1, "max_nodes": 2}
     job = lab.submit(torchyard=sizes, resources={"instance_count": 2})
     assert lab.attempts(job)[0].node_count == 2
+
+
+def test_machines_that_became_free_while_it_was_prepared_are_used(services: Services) -> None:
+    lab = Lab(services)
+    busy = (EngineNode("a"), EngineNode("b", state="running"), EngineNode("c", state="running"))
+    says(lab, busy)
+    sizes = {"min_nodes": 1, "max_nodes": 3}
+    job = submit(lab.services, compute="lab", torchyard=sizes, resources={"instance_count": 3})
+    lab.engine.cluster = replace(lab.engine.cluster, nodes=tuple(map(EngineNode, "abc")))
+    lab.rounds()
+    assert lab.attempts(job)[0].node_count == 3

@@ -255,6 +255,19 @@ def test_a_peer_that_answers_nothing_stops_nobody(
     assert len(pair.told) == 1 and "can't be reached" in pair.told[0]
 
 
+def test_a_closed_port_of_copies_is_named(pair: Pair) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        pair.address = closed.getsockname()
+        save(pair.outputs, 1)
+        pair.sender.start()
+        wait_until(lambda: pair.told)
+        pair.sender.finish(delivered=False)
+    (told,) = pair.told
+    assert f"no connection to 127.0.0.1, port {pair.address[1]} (Connection refused)" in told
+    assert "allow TCP between the nodes on ports 6800 to 6999" in told
+
+
 def test_a_copy_that_fails_each_time_is_given_up(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

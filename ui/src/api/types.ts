@@ -461,6 +461,71 @@ export interface paths {
         patch: operations["store_v1_gc_settings_patch"];
         trace?: never;
     };
+    "/v1/invitations/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept
+         * @description Exchange an invitation for the token of a machine, once.
+         *
+         *     `machine` is the name that it wants; `host` the one that it gets where neither it nor the
+         *     invitation says one.
+         */
+        post: operations["accept_v1_invitations_accept_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/server/addresses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Addresses
+         * @description Where other machines reach this server; empty when none does.
+         */
+        get: operations["addresses_v1_server_addresses_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/server/certificate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Certificate
+         * @description The certificate that machines trust, as PEM, empty for what they trust already.
+         *
+         *     Who has its fingerprint, as an invitation says it, may take it from anybody.
+         */
+        get: operations["certificate_v1_server_certificate_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/server/limits": {
         parameters: {
             query?: never;
@@ -2667,6 +2732,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workspaces/{workspace}/machines/{compute}/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Invite
+         * @description Make an invitation for one machine: a token that works once.
+         *
+         *     `machine` names it, else it names itself; `address` is the one of this server's by which it
+         *     comes; `everybody` lets it take everybody's jobs; `expires_at` is an hour from now by default.
+         *     The head is started first: its installation may take minutes.
+         */
+        post: operations["invite_v1_workspaces__workspace__machines__compute__invitations_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/workspaces/{workspace}/machines/{compute}/{machine}": {
         parameters: {
             query?: never;
@@ -2696,6 +2785,29 @@ export interface paths {
         put?: never;
         /** Drain */
         post: operations["drain_v1_workspaces__workspace__machines__compute___machine__drain_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workspaces/{workspace}/machines/{compute}/{machine}/ray": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ray Archive
+         * @description Ray's environment with its Python, for a machine of this `system` without a package index.
+         *
+         *     Raises:
+         *         NotFound: the server has none that could run there.
+         */
+        get: operations["ray_archive_v1_workspaces__workspace__machines__compute___machine__ray_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2738,6 +2850,26 @@ export interface paths {
         post: operations["create_token_v1_workspaces__workspace__machines__compute___machine__token_post"];
         /** Drop Token */
         delete: operations["drop_token_v1_workspaces__workspace__machines__compute___machine__token_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workspaces/{workspace}/machines/{compute}/{machine}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraw
+         * @description Forget a machine that could not join; with its token it may try again.
+         */
+        post: operations["withdraw_v1_workspaces__workspace__machines__compute___machine__withdraw_post"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3495,6 +3627,19 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** Body_accept_v1_invitations_accept_post */
+        Body_accept_v1_invitations_accept_post: {
+            /**
+             * Host
+             * @default
+             */
+            host: string;
+            /**
+             * Machine
+             * @default
+             */
+            machine: string;
+        };
         /** Body_approve_v1_workspaces__workspace__quota_requests__request_id__approve_post */
         Body_approve_v1_workspaces__workspace__quota_requests__request_id__approve_post: {
             /**
@@ -5363,6 +5508,85 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    accept_v1_invitations_accept_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Body_accept_v1_invitations_accept_post"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    addresses_v1_server_addresses_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+        };
+    };
+    certificate_v1_server_certificate_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
         };
@@ -10544,6 +10768,44 @@ export interface operations {
             };
         };
     };
+    invite_v1_workspaces__workspace__machines__compute__invitations_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                compute: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     join_v1_workspaces__workspace__machines__compute___machine__put: {
         parameters: {
             query?: never;
@@ -10653,6 +10915,41 @@ export interface operations {
             };
         };
     };
+    ray_archive_v1_workspaces__workspace__machines__compute___machine__ray_get: {
+        parameters: {
+            query: {
+                system: string;
+            };
+            header?: never;
+            path: {
+                workspace: string;
+                compute: string;
+                machine: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     report_v1_workspaces__workspace__machines__compute___machine__report_post: {
         parameters: {
             query?: never;
@@ -10730,6 +11027,37 @@ export interface operations {
         };
     };
     drop_token_v1_workspaces__workspace__machines__compute___machine__token_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                compute: string;
+                machine: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    withdraw_v1_workspaces__workspace__machines__compute___machine__withdraw_post: {
         parameters: {
             query?: never;
             header?: never;

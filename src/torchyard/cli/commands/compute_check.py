@@ -2,20 +2,24 @@
 
 Owns: the job that checks, its report, the exit code.
 Leaves: checking to the workers' preflight.
-Always: it is a job like any other, tagged as torchyard's, and occupies the nodes while it runs; the
-exit code is 0 if it finds no error, else 1.
+Always: it is a job like any other, tagged as torchyard's; it takes nodes that are free, every other
+job comes before it, and it ends with the command, however that ends; the exit code is 0 if it finds
+no error, else 1.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.terminal_text import coloured, plain
+from torchyard.cli.compute import canceler
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import Session, common, name_argument, warn
 from torchyard.cli.terminal import tables
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 EXPERIMENT = "compute-checks"
 _POLL_S = 0.2
 _LIMIT_S = 600
-_USABLE = ("idle", "running")
+_FREE = "idle"
 _GIB, _MIB = 1 << 30, 1 << 20
 
 
@@ -39,7 +43,7 @@ _GIB, _MIB = 1 << 30, 1 << 20
     type=click.IntRange(min=1),
     metavar="COUNT",
     default=None,
-    help="Number of nodes. Default: the cluster's maximum, or the machines it has.",
+    help="Number of nodes. Default: those that are free now.",
 )
 @click.option(
     "--environment",
@@ -52,16 +56,17 @@ _GIB, _MIB = 1 << 30, 1 << 20
 def check(
     session: Session, name: str, nodes: int | None, environment: str, engine_only: bool
 ) -> int:
-    """Check a cluster's nodes as before a distributed job.
+    """Check a cluster's free nodes as before a distributed job.
 
-    Another engine than `local` is first asked whether it answers, which version it has, and whether
+    The check gives its nodes to any other job that needs them, and ends with the command. Another
+    engine than `local` is first asked whether it answers, which version it has, and whether
     its nodes can reach the server.
 
     Example: yard compute check -n gpu-cluster --nodes 2
     """
     client = session.client()
     compute = client.computes.get(name)
-    limit = default_count = compute.max_instances
+    limit = compute.max_instances
     if compute.engine not in ("", "local") or engine_only:
         view = client.computes.engine(name)
         for notice in view.notices:
@@ -71,22 +76,28 @@ def check(
             return 0
         if session.form.kind == "table":
             click.echo(coloured(_engine_page(name, view)), err=True)
-        usable = [machine for machine in view.machines if machine.state in _USABLE]
-        default_count = max(1, min(limit, len(usable)))
-    count = nodes or default_count
+        free = sum(machine.state == _FREE for machine in view.machines)
+    else:
+        states = [node.state for node in client.computes.nodes(name).nodes]
+        free = limit - sum(state != _FREE for state in states)
+    count = nodes or min(limit, free)
+    if count < 1:
+        raise Conflict(
+            f"compute `{name}` has no free node: a check would wait for the jobs there",
+            f"see them with `yard compute list-nodes {name}`; `--nodes COUNT` waits",
+            code="no_free_node",
+        )
     if count > limit:
         raise InvalidInput(
             f"compute `{name}` has at most {limit} nodes, not {count}",
             f"use `--nodes {limit}`, or raise the maximum: `yard compute update -n {name} "
             f"--max-instances {count}`",
         )
-    job = client.jobs.create(_document(name, count, environment))
+    document = _document(name, count, environment)
     people = session.form.kind == "table"
-    try:
-        ended = _wait(job, people)
-    except KeyboardInterrupt:
-        job.cancel()
-        raise
+    path = f"/v1/workspaces/{quote(client.workspace, safe='')}/jobs/{document['name']}"
+    with canceler.canceled_with_this_process(client.transport, path):
+        ended = _wait(client.jobs.create(document), people)
     report = _answer(client, name, ended)
     tables.one(session.form, report, lambda: _page(report))
     return 0 if report["ok"] else 1
@@ -105,6 +116,7 @@ def _engine_page(name: str, view: ComputeEngine) -> str:
 
 def _document(compute: str, nodes: int, environment: str) -> dict[str, Any]:
     return {
+        "name": f"check-{secrets.token_hex(6)}",
         # The checks come before it.
         "command": "true",
         "environment": environment or "python",
@@ -116,6 +128,8 @@ def _document(compute: str, nodes: int, environment: str) -> dict[str, Any]:
         "properties": {"torchyard.preflight": "always"},
         "distribution": {"type": "pytorch"},
         "resources": {"instance_count": nodes},
+        # Whatever else is submitted comes before it, also when it has begun.
+        "queue_settings": {"job_tier": "spot", "priority": "low"},
         "limits": {"timeout": _LIMIT_S},
     }
 

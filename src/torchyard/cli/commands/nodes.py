@@ -14,9 +14,10 @@ from urllib.parse import quote
 import click
 
 from torchyard import __version__
-from torchyard.base import logins
+from torchyard.base import logins, pinned_certificates
 from torchyard.base.errors import Conflict, InvalidInput, Unreachable
 from torchyard.base.http import Transport
+from torchyard.cli.commands.node_invite import INVITATION, invite
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common, confirm
 from torchyard.cli.terminal import tables
@@ -24,9 +25,11 @@ from torchyard.shared import runner_messages
 from torchyard.shared.sizes import size_text
 
 group = noun("node")
+group.add_command(invite)
 
 _DEFAULT_COMPUTE = "machines"
 _UNIT = "torchyard-node.service"
+_MEMBERSHIP = "membership.json"  # see node_agent/invitations.py
 # The folder of a node for everybody, below /var/lib.
 _AGENT = "torchyard-agent"
 _PIPE_BYTES = 60_000
@@ -68,6 +71,12 @@ _compute = click.option(
     help="Read the token from FILE; - is standard input.",
 )
 @click.option("--ca-cert", default="", metavar="FILE", help="Trust this CA certificate (PEM).")
+@click.option(
+    "--fingerprint",
+    default="",
+    metavar="SHA256",
+    help="Trust the server's certificate that has this fingerprint.",
+)
 @_compute
 @click.option("-n", "--name", default="", help="The machine's name; default: its host name.")
 @click.option(
@@ -85,6 +94,7 @@ def join(
     token: str,
     token_file: str,
     ca_cert: str,
+    fingerprint: str,
     compute: str,
     name: str,
     address: str,
@@ -92,28 +102,60 @@ def join(
 ) -> None:
     """Make this machine a node of the server at URL, until you press Ctrl-C.
 
-    Without a token the login to that server is used (`yard login`). The machine takes your jobs
-    alone unless it has a runner.
+    `yard node invite` prints the whole line, with an invitation in TORCHYARD_INVITATION. Without
+    one a token is used, or the login to that server (`yard login`). Without URL, the machine joins
+    as it did by its invitation. It takes your jobs alone unless it has a runner.
 
     \b
-    Example: yard node join https://first:8765 --token-file token.txt
+    Example: yard node join https://first:8766 --token-file token.txt
              yard node join
     """
-    transport = _transport(session, url, token, token_file, ca_cert)
-    folder = os.environ.get("TORCHYARD_NODE_FOLDER") or session.settings.home / "node"
-    _become_agent(
-        {
+    folder = _node_folder(session)
+    # Out of the environment of what this machine runs as a node.
+    invitation = os.environ.pop(INVITATION, "")
+    if invitation:
+        if not url or token or token_file or ca_cert:
+            raise InvalidInput(
+                f"{INVITATION} is set, and stands for a token and a CA certificate",
+                "type the line as `yard node invite` printed it, or unset the variable",
+            )
+        where = {
+            "invitation": logins.checked_token(invitation),
+            "url": logins.url_of(url),
+            "fingerprint": fingerprint,
+        }
+    elif _is_invited(session, url):
+        where = {"url": ""}
+    else:
+        if fingerprint and url:
+            ca_cert = pinned_certificates.trust(folder, logins.url_of(url), fingerprint)
+        transport = _transport(session, url, token, token_file, ca_cert)
+        where = {
             "url": transport.url,
             "token": transport.token,
             "ca_cert": transport.ca_cert,
             "workspace": quote(session.workspace or _workspace(transport), safe=""),
             "compute": quote(compute, safe=""),
+        }
+    _become_agent(
+        {
+            **where,
             "name": name,
             "address": address,
             "runner": _own_runner()[0] if runner else "",
             "folder": str(folder),
         }
     )
+
+
+def _is_invited(session: Session, url: str | None) -> bool:
+    """Whether the machine has joined by an invitation, and no other server is meant."""
+    no_other = not url and not session.settings.url
+    return no_other and (_node_folder(session) / _MEMBERSHIP).exists()
+
+
+def _node_folder(session: Session) -> Path:
+    return Path(os.environ.get("TORCHYARD_NODE_FOLDER") or session.settings.home / "node")
 
 
 def _own_runner() -> tuple[str, str]:
@@ -238,25 +280,32 @@ def leave(
 )
 @common
 def install(session: Session, url: str | None, compute: str, name: str, runner: bool) -> None:
-    """Write a systemd unit that keeps this machine a node; log in first (`yard login`).
+    """Write a systemd unit that keeps this machine a node.
 
-    With --runner the node runs as the Unix user that the machine's yard-runner answers, and gets
-    your token by systemd, which reads it from a file of root's.
+    Log in first (`yard login`), or join by an invitation. With --runner the node runs as the Unix
+    user that the machine's yard-runner answers, and gets your token by systemd, which reads it from
+    a file of root's.
 
-    Example: yard node install https://first:8765
+    Example: yard node install https://first:8766
     """
-    transport = _transport(session, url, "", "", "")
-    address, is_root = transport.url, os.geteuid() == 0
+    is_root = os.geteuid() == 0
+    variables = {"TORCHYARD_HOME": str(session.settings.home)}
+    words = [_yard(), "node", "join"]
+    if _is_invited(session, url) and not runner:
+        unit = _unit_text(words, variables, is_root)
+    else:
+        transport = _transport(session, url, "", "", "")
+        words += [transport.url, "--compute", compute]
+        words += ["--name", name] if name else []
+        words += ["-w", session.workspace] if session.workspace else []
+        if runner:
+            unit = _install_for_everybody(words, transport, is_root)
+        else:
+            unit = _unit_text(words, variables, is_root)
     folder = Path("/etc/systemd/system") if is_root else _user_units()
     folder.mkdir(parents=True, exist_ok=True)
-    words = [_yard(), "node", "join", address, "--compute", compute]
-    words += ["--name", name] if name else []
-    words += ["-w", session.workspace] if session.workspace else []
     file = folder / _UNIT
-    if runner:
-        file.write_text(_install_for_everybody(words, transport, is_root))
-    else:
-        file.write_text(_unit_text(words, {"TORCHYARD_HOME": str(session.settings.home)}, is_root))
+    file.write_text(unit)
     who = "" if is_root else " --user"
     text = f"Wrote {file}. Start it now and at every boot:\n  systemctl{who} enable --now {_UNIT}"
     tables.done(session.form, {"file": str(file)}, text)
@@ -345,7 +394,7 @@ def _transport(
         if not session.settings.url:
             raise InvalidInput(
                 "no server is named, and you are not logged in to one",
-                "give its address: `yard node join https://first:8765 --token-file FILE`",
+                "type the line that `yard node invite` prints on the server's machine",
             )
         return session.client().transport
     address = logins.url_of(url) if url else session.settings.url

@@ -13,6 +13,7 @@ import click
 
 from torchyard.base.errors import Conflict, Internal, NotFound
 from torchyard.base.machine import host_of
+from torchyard.base.settings import Settings
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common, python_warnings_as_lines
 from torchyard.cli.terminal import tables
@@ -71,8 +72,35 @@ def start(
             f"warning: `--port {port}` is ignored: the server is running; stop it first", err=True
         )
     word = "is already running" if before == running else "is running"
-    body = {"status": "running", "url": running.url, "pid": running.pid}
-    tables.one(session.form, body, lambda: f"The server {word} at {running.url}")
+    addresses = _addresses(running.url, _own_token(session.settings))
+    body = {
+        "status": "running",
+        "url": running.url,
+        "pid": running.pid,
+        "addresses_for_others": addresses,
+    }
+    lines = [f"The server {word} at {running.url}"]
+    lines += [f"Other machines reach it at {', '.join(addresses)}"] if addresses else []
+    tables.one(session.form, body, lambda: "\n".join(lines))
+
+
+def _own_token(settings: Settings) -> str:
+    """That of this machine's server; empty for who may not read it."""
+    try:
+        return settings.token_file.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _addresses(url: str, token: str, ca_cert: str = "") -> list[str]:
+    """Where other machines reach the server."""
+    from contextlib import closing
+
+    from torchyard.base.http import Transport
+    from torchyard.cli.terminal import server_addresses
+
+    with closing(Transport(url, token, timeout_s=5.0, ca_cert=ca_cert)) as transport:
+        return server_addresses.read(transport)
 
 
 @group.command("stop")
@@ -158,6 +186,11 @@ def status(session: Session) -> int:
         if url
     ]
     body |= shown[0] if shown else {}
+    if body["status"] in ("running", "in trouble"):
+        token = settings.token if settings.url else _own_token(settings)
+        if token:
+            ca_cert = settings.ca_cert if settings.url else ""
+            body["addresses_for_others"] = _addresses(body["url"], token, ca_cert)
     if len(shown) > 1:
         hosts = [host_of(server.machine) for server in running]
         body["status"] = next(
@@ -174,7 +207,11 @@ def status(session: Session) -> int:
 def _status_text(body: dict[str, Any]) -> str:
     """One server's fields, and a line per server if there are several."""
     servers = body.get("servers", ())
-    text = tables.fields(tables.titled({k: v for k, v in body.items() if k != "servers"}))
+    hidden = ("servers", "addresses_for_others")
+    rows = tables.titled({k: v for k, v in body.items() if k not in hidden})
+    if "addresses_for_others" in body:
+        rows += [("Others use", ", ".join(body["addresses_for_others"]) or "none")]
+    text = tables.fields(rows)
     lines = [
         f"  {server['url']} on {server['host']} (pid {server['pid']}): {server['status']}"
         for server in servers

@@ -189,7 +189,7 @@ def unlink(session: Session, name: str) -> None:
 )
 @common
 def create_token(session: Session, name: str, token_name: str, expires: str) -> None:
-    """Create a token; its text is printed only this once.
+    """Create a token of the user NAME; its text is printed only this once.
 
     Example: yard user token create anna --token-name laptop --expires 90d
     """

@@ -29,6 +29,8 @@ FILES = (
     "base/home/__init__.py",
     "base/home/uv.py",
     "base/http.py",
+    "base/package_sources.py",
+    "base/pinned_certificates.py",
     "base/terminal_text.py",
     "executors/__init__.py",
     "executors/ray/__init__.py",
@@ -40,11 +42,14 @@ FILES = (
     "node_agent/agent.py",
     "node_agent/carried_ray.py",
     "node_agent/facts.py",
+    "node_agent/invitations.py",
     "node_agent/port_probe.py",
     "node_agent/ray_node.py",
+    "node_agent/restarts.py",
     "shared/__init__.py",
     "shared/archives.py",
     "shared/locks.py",
+    "shared/node_agents.py",
     "shared/processes.py",
 )
 

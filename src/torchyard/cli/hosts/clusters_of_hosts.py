@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
+from torchyard.base.home.ray_archive import RayArchives
 from torchyard.cli.hosts import addresses, joining
 from torchyard.cli.hosts.addresses import Host
 from torchyard.cli.hosts.joining import Cluster, Outcome
-from torchyard.cli.hosts.ray_archive import RayArchives
 from torchyard.cli.parsing.options import Session, confirm, warn
 from torchyard.cli.terminal import tables
 

@@ -17,11 +17,11 @@ from typing import Any
 from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
+from torchyard.base.home.ray_archive import RayArchives
 from torchyard.base.http import Transport
 from torchyard.base.logins import LOOPBACK
 from torchyard.cli.hosts import ssh
 from torchyard.cli.hosts.addresses import Host
-from torchyard.cli.hosts.ray_archive import RayArchives
 from torchyard.cli.hosts.ssh import HostFailed, Session
 
 _AT_ONCE = 16

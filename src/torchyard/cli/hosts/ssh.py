@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import IO, Any
 
 from torchyard.base.errors import InvalidInput
+from torchyard.base.home.ray_archive import RayArchives
 from torchyard.cli.hosts import carried
 from torchyard.cli.hosts.addresses import Host
-from torchyard.cli.hosts.ray_archive import RayArchives
 
 _CONNECT_S = 15
 _MARK = b"torchyard "

@@ -373,7 +373,8 @@ def _engine_node(node: Mapping[str, Any]) -> EngineNode:
     kinds = [key.partition(":")[2] for key in total if key.startswith("accelerator_type:")]
     state = "draining" if node["draining"] else "running" if is_used else "idle"
     return EngineNode(
-        name=node["host"] or node["address"],
+        # As `yard node list` has it.
+        name=node["labels"].get(labels.MACHINE) or node["host"] or node["address"],
         address=node["address"],
         state=state,
         cpus=int(total.get("CPU", 0)),

@@ -39,7 +39,7 @@ from torchyard.executors.ray.ray_environment import (
     RayEnvironments,
     RayVersion,
 )
-from torchyard.executors.ray.ray_variables import variables
+from torchyard.executors.ray.ray_variables import PORTS, variables
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import own_addresses
 from torchyard.shared import locks, processes
@@ -50,7 +50,7 @@ _END_S = 10.0
 _KEEP_EVERY_S = 10.0
 _OBJECT_STORE_BYTES = 100_000_000
 _PRIVATE_START = Path(private_start.__file__)
-_RECORD, _BEGUN = "head.json", "head-begun.json"
+_RECORD, _BEGUN, _ADDRESS = "head.json", "head-begun.json", "address"
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,10 @@ class RayHead:
     version: str
     python: str
     token_file: Path
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
 
     @property
     def token(self) -> str:
@@ -138,11 +142,13 @@ class Heads:
         """End no head: they outlive the server."""
         self._closing.set()
 
-    def ensure(self, key: str) -> RayHead:
+    def ensure(self, key: str, address: str = "") -> RayHead:
         """The head, started unless it runs.
 
         Args:
             key: the cluster's; see compute/types.py.
+            address: of this machine, by which nodes reach it, kept for later starts; a head at
+                another one is ended. Empty to leave it where it is.
 
         Raises:
             EngineUnreachable: it does not start; the end of its log says why.
@@ -154,6 +160,11 @@ class Heads:
             head = self._running(folder)
             if head is None and self._record_begun(folder):
                 head = self._running(folder)
+            if address:
+                (folder / _ADDRESS).write_text(address)
+                if head is not None and head.host != address:
+                    self._stop(key, folder)
+                    head = None
             if head is None:
                 return self._start(key, folder)
             self._await(key, folder, head)
@@ -276,7 +287,7 @@ class Heads:
     def _start(self, key: str, folder: Path) -> RayHead:
         environment = self._environment()
         token_file = _ensure_token(folder)
-        host = self._own_address()
+        host = _kept_address(folder) or self._own_address()
         port = _port(folder, host)
         version = environment.version
         head = RayHead(f"{host}:{port}", version.ray, version.python, token_file)
@@ -286,7 +297,7 @@ class Heads:
         words = [
             environment.ray, "start", "--head", "--block",
             f"--node-ip-address={host}", f"--port={port}",
-            "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false",
+            *PORTS, "--num-cpus=0", "--num-gpus=0", "--include-dashboard=false",
             "--disable-usage-stats", f"--object-store-memory={_OBJECT_STORE_BYTES}",
             _name_option(folder), f"--temp-dir={private_start.SESSIONS}",
         ]  # fmt: skip
@@ -389,6 +400,17 @@ def _ensure_token(folder: Path) -> Path:
             opened.write(secrets.token_hex(32))
         os.replace(draft, file)
     return file
+
+
+def _kept_address(folder: Path) -> str:
+    """Where nodes reach the head; empty where nobody said, or this machine has it no more."""
+    try:
+        address = (folder / _ADDRESS).read_text().strip()
+        with socket.socket() as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return ""
+    return address
 
 
 def _port(folder: Path, host: str) -> int:

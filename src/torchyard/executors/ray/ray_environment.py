@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import platform
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.base import package_sources
 from torchyard.base.errors import BuildFailed
 from torchyard.executors.ray.programs import OwnPrograms, RayPrograms
 from torchyard.shared import locks
@@ -26,8 +28,6 @@ _PYTHON = re.compile(r"3\.\d+\.\d+([a-z]+\d+)?")
 _EXTRA = re.compile(r"[a-z][a-z0-9-]*")
 _STAMP = "torchyard-complete"
 _LIMIT_S = 1800.0
-# Variables that would make uv or Python use another environment than the one that is made.
-_MISLEADING = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_PYTHON")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class RayEnvironments:
     Args:
         home: keeps the locks; without `programs`, environments are made in its folder `engines`.
         uv: the program; base/home/uv.py finds it.
-        variables: what uv gets: the machine's own, with its package indexes.
+        variables: the machine's own; uv gets them with pip's package sources, certificates and
+            proxy.
         programs: as whom uv runs, in whose folder environments are made.
     """
 
@@ -100,7 +101,7 @@ class RayEnvironments:
         self._locks = home / "engines"
         self._programs = programs or OwnPrograms(home)
         self._uv = uv
-        self._variables = {key: value for key, value in variables.items() if key not in _MISLEADING}
+        self._variables = dict(variables)
 
     def complete(self, version: RayVersion) -> RayEnvironment | None:
         """The environment if it is there; makes nothing."""
@@ -138,7 +139,8 @@ class RayEnvironments:
         return environment
 
     def _run(self, arguments: list[str], version: RayVersion, lock: int) -> None:
-        variables = {**self._variables, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+        sources = package_sources.uv_variables(self._variables)
+        variables = {**sources, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
         try:
             words = [self._uv, "--quiet", *arguments]
             ended = self._programs.run(words, variables, _LIMIT_S, lock)
@@ -152,7 +154,8 @@ class RayEnvironments:
 
 def _failed(version: RayVersion, reason: str) -> BuildFailed:
     return BuildFailed(
-        f"Ray {version.ray} on Python {version.python} can't be installed: {reason}",
+        f"Ray {version.ray} on Python {version.python} can't be installed on "
+        f"`{socket.gethostname()}`: {reason}",
         "check the two versions, and that this machine has this Python and reaches its package "
-        "index",
+        "index: `uv` and `pip` take it, certificates and a proxy from pip's configuration, too",
     )

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from torchyard.executors.ray.ray_environment import RayEnvironment
 
+# Else Ray's workers take ports from 10002 on, whatever range the machine has for programs.
+PORTS = ("--min-worker-port=0", "--max-worker-port=0")
+"""Options of `ray start`: all ports are of the machine's own range, which a firewall may narrow."""
 _DROPPED = ("RAY_", "TORCHYARD_", "PYTHON", "VIRTUAL_ENV", "CONDA_")
 # Where jobs' files go on a node, how many of them are kept, and what starts jobs there.
 _KEPT = ("TORCHYARD_NODE_FOLDER", "TORCHYARD_NODE_CACHE_GB", "TORCHYARD_NODE_RUNNER")

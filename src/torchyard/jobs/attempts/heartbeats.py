@@ -157,17 +157,20 @@ class Heartbeats:
             if job.status is not status:
                 return
             if silent:
-                progress.notice(connection, job, self._missed(silent), now)
+                progress.notice(connection, job, self._missed(attempt, silent), now)
                 progress.move(connection, job, Status.NOT_RESPONDING, now)
             else:
                 progress.move(connection, job, Status.RUNNING, now)
         services.signals.notify(job_key(job))
 
-    def _missed(self, silent: dict[int, float]) -> str:
+    def _missed(self, attempt: Attempt, silent: dict[int, float]) -> str:
         names = ", ".join(map(str, sorted(silent)))
+        # An engine has limits of its own, most of them shorter.
+        earlier = "" if attempt.is_local else ", or as soon as the cluster gives its machine up"
         return (
             f"the worker of {plural('node', len(silent))} {names} has not reported for "
             f"{max(silent.values()):.0f} s; the job fails after {self._given_up_after_s:g} s"
+            f"{earlier}"
         )
 
     def _give_up(self, attempt: Attempt, given_up: list[int], silent: dict[int, float]) -> None:

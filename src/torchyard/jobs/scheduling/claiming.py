@@ -13,10 +13,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
 from torchyard.base.errors import TorchyardError
+from torchyard.compute import actions as computes
+from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.jobs.actions import job_key, job_key_of
 from torchyard.jobs.admission import machine
 from torchyard.jobs.admission.queue_store import Queued
@@ -27,6 +30,7 @@ from torchyard.jobs.scheduling import claims, growing, preemption, shrinking
 from torchyard.jobs.scheduling.claims import Claim, MostNodes, no_more_nodes
 from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
+from torchyard.jobs.spec import elastic
 
 _log = logging.getLogger(__name__)
 # Running jobs need attention, too: what is left waits for the next round.
@@ -76,6 +80,7 @@ class Claimer:
         """Start a job; if that fails with an error of the job, only this job fails."""
         claim = Claim(why_not="gone")
         try:
+            self._refresh_machines(job)
             claim = self.claim_one(job.id, partial(walk.most_nodes, job))
         except TorchyardError as error:
             if not isolation.is_job_error(error):
@@ -89,6 +94,18 @@ class Claimer:
         if claim.attempt is not None:
             self._services.signals.notify(job_key_of(job.id))
             self._launcher.launch(claim.attempt)
+
+    def _refresh_machines(self, queued: Queued) -> None:
+        """Have the engine say which machines are free, for a job that takes all that it may have:
+        what it said when the job was submitted is old by now.
+        """
+        with self._services.db.read() as connection:
+            job = store.job_if_any(connection, queued.id)
+            compute = computes.find(connection, queued.workspace, queued.compute)
+        if job is None or compute is None or compute.is_local or not elastic.read(job.properties):
+            return
+        with suppress(EngineUnreachable, EngineRefused):
+            self._services.engines.describe(compute.engine, compute.settings)
 
     def claim_one(self, job_id: int, most_nodes: MostNodes = no_more_nodes) -> Claim:
         with self._services.db.write() as connection:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MPI, TENSORFLOW = "mpi", "tensorflow"
 # Above those that ranks and their launchers get.
-_FIRST_COPIES_PORT = 6800
+FIRST_COPIES_PORT = 6800
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def reserve_ports(plan: LaunchPlan, node: int, wake: Callable[[], None]) -> Laun
     if not (plan.peer_copies and plan.node_folder and plan.node_count > 1):
         return reserved
     try:
-        copies = ports.hold_port(_FIRST_COPIES_PORT)
+        copies = ports.hold_port(FIRST_COPIES_PORT)
     except Failure:
         return reserved
     copies.listen()

@@ -18,6 +18,9 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from torchyard.worker.launch.launch_ports import FIRST_COPIES_PORT
+from torchyard.worker.preflight.ports import LAST_PORT
+
 _CONNECT_S = 10.0
 _TRANSFER_S = 30.0
 _NONCE_BYTES, _PROOF_BYTES = 16, 32
@@ -126,7 +129,13 @@ def connect(address: tuple[str, int], token: str, node: int) -> Channel:
     Raises:
         OSError: it can't be reached, or is another attempt's (`BadPeer`).
     """
-    connection = socket.create_connection(address, _CONNECT_S)
+    try:
+        connection = socket.create_connection(address, _CONNECT_S)
+    except OSError as error:
+        raise OSError(
+            f"no connection to {address[0]}, port {address[1]} ({error.strerror or error}): allow "
+            f"TCP between the nodes on ports {FIRST_COPIES_PORT} to {LAST_PORT}"
+        ) from error
     try:
         deadline = time.monotonic() + _CONNECT_S
         challenge = _receive(connection, _NONCE_BYTES, deadline)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.shared import disk, locks, node_start
+from torchyard.shared import disk, locks, node_agents, node_start
 from torchyard.shared import plan as plans
 from torchyard.shared.connection import AttemptOver, Connection, Refused, Unreachable
 from torchyard.shared.node_records import NodeRecords, State
@@ -264,6 +264,8 @@ class _Starter:
         raise _Unusable(message, "see the engine's log of that node, and `dmesg` there")
 
     def _received(self) -> str:
+        if (self._node / supervisor.AGENT_DIED).exists():
+            return supervisor.AGENT_WAS_KILLED
         received = signals.load(self._node / supervisor.STARTER_FILE)
         return received.text if received else "a signal"
 
@@ -317,6 +319,8 @@ class _Starter:
             if info is not None and info.si_signo in signals.ENDING and deadline is None:
                 received = signals.received(info)
                 _say(f"the node is told to end by {received.text}")
+                if node_agents.has_ended(self._environ):
+                    (self._node / supervisor.AGENT_DIED).touch()
                 signals.save(self._node / supervisor.STARTER_FILE, received)
                 os.kill(child, signal.SIGTERM)
                 deadline = time.monotonic() + grace_s + _DELIVERY_S

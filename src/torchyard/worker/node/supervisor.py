@@ -30,6 +30,10 @@ FREE, TAKEN, ABANDONED = "free", "taken", "abandoned"
 _AWAITED = (*signals.ENDING, signal.SIGCHLD)
 _RECEIVED_FILE = "supervisor-signal.json"
 STARTER_FILE = "starter-signal.json"
+AGENT_DIED = "agent-died"
+AGENT_WAS_KILLED = (
+    "the program that keeps its machine a node (`yard node join`) was killed, and Ray ended with it"
+)
 """The signal by which a node's engine ended it; see starter.py."""
 
 
@@ -154,6 +158,8 @@ def describe_signal(folder: Path, received: signals.Received) -> str:
         return f"it received {received.text}"
     if (folder / STARTER_DIED).exists():
         return "the process that its engine had started there was killed"
+    if (folder / AGENT_DIED).exists():
+        return AGENT_WAS_KILLED
     by_engine = signals.load(folder / STARTER_FILE)
     if by_engine is not None:
         return f"its engine ended the node by {by_engine.text}"

@@ -1,8 +1,8 @@
-"""Ray's environment of this machine as an archive, for hosts that reach no package index.
+"""Ray's environment of this machine as an archive, for machines that reach no package index.
 
 Owns: what is in the archive: the environment, and the Python that it is made of.
-Leaves: unpacking, and the paths that change by it, to node_agent/host_program.py.
-Always: the archive is made once, however many hosts ask, and is gone with this program; the
+Leaves: unpacking, and the paths that change by it, to node_agent/carried_ray.py.
+Always: the archive is made once, however many machines ask, and is gone with this program; the
 system's own Python is not carried.
 """
 
