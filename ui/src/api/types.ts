@@ -1976,7 +1976,8 @@ export interface paths {
          * @description Server-sent events: `hello`, `job`, `metrics`, `logs`, `compute`, `reset`, `ping`, `end`.
          *
          *     Args:
-         *         job: follow the metrics and logs of this job; repeatable.
+         *         job: follow the metrics and logs of this job; repeatable. `hello` names those that are
+         *             not there: they end nobody's stream, which other jobs share.
          *         compute: follow the nodes of this cluster; repeatable.
          *         jobs: `all` for every job's row, `followed` for those of `job` alone.
          *         last: as the header `Last-Event-ID`, for who can't set it.

@@ -34,7 +34,9 @@ _OF_WORKSPACE = frozenset(
         *("environment-releases", "release-schedules", "advisories"),
     }
 )
-_OF_SERVER = frozenset({"attempts", "users", "whoami", "audit", "disk", "gc", "server", "sign-in"})
+_OF_SERVER = frozenset(
+    {"attempts", "users", "whoami", "audit", "disk", "gc", "server", "sign-in", "invitations"}
+)
 _MONITORING = frozenset({"health", "livez", "readyz", "metrics"})
 _AZURE = frozenset(
     {"azureml", "azureml-above", "subscriptions", "mferp", "history", "azureml-blob"}
