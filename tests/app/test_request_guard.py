@@ -137,7 +137,7 @@ def test_deep_nesting_is_not_a_server_error(depth: int, client: TestClient) -> N
 @pytest.mark.parametrize("text", ["\\ud800", "a\\udfffb", "\\u0000", "x\\\\\\u0000"])
 def test_lone_surrogates_and_nul_are_refused(text: str, client: TestClient) -> None:
     job = f'{{"command": "x", "environment": "python", "description": "{text}"}}'
-    _refused(client.post(f"{W}/jobs", content=job.encode()), 400, "the request's body holds")
+    _refused(client.post(f"{W}/jobs", content=job.encode()), 400, "the request's body contains")
 
 
 def test_whole_characters_and_escaped_text_pass(client: TestClient) -> None:

@@ -24,7 +24,7 @@ SECRET = "s3cretive"
 ELSEWHERE = (
     *("/health", "/livez", "/readyz", "/metrics"),
     *("/v1/whoami", "/v1/disk", "/v1/gc", "/v1/attempts/", "/v1/workspaces"),
-    *("/v1/users", "/v1/audit", "/v1/server", "/v1/sign-in"),
+    *("/v1/users", "/v1/audit", "/v1/server", "/v1/sign-in", "/v1/invitations/accept"),
 )
 
 

@@ -38,7 +38,7 @@ from torchyard.workspaces.types import Identity, Role, TokenKind
 
 _NAMED_OWNERS = 3
 # What a token alone does not answer.
-_LOOKED_UP = frozenset({Permission.WORKER, Permission.SERVER})
+_LOOKED_UP = frozenset({Permission.WORKER, Permission.SERVER, Permission.ACCEPT})
 _GRANT = "torchyard.grant"
 """Where a request's scope says what it was let in by."""
 

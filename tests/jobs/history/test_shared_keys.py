@@ -215,8 +215,11 @@ def test_steps_that_an_older_version_moved_are_read(history: History, db: Databa
         metrics = sa.table("metrics", sa.column("key"), sa.column("tail"), sa.column("points"))
         of_key = metrics.c.key == "loss"
         connection.execute(sa.update(metrics).where(of_key).values(tail=tail, points=3))
-        connection.exec_driver_sql("ALTER TABLE metrics DROP COLUMN by_run_log")
-        connection.exec_driver_sql("ALTER TABLE metrics DROP COLUMN sampled")
+        for table, column in (
+            ("metrics", "by_run_log"), ("metrics", "sampled"), ("attempt_nodes", "ran_s"),
+            ("checksums", "job"), ("checksums", "written_at"),
+        ):  # fmt: skip
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0206'")
     db.upgrade()
     assert seen(history, "loss") == [(10, 0.5), (20, 0.25), (-(2**60), 0.0)]
@@ -261,7 +264,7 @@ def test_what_older_versions_sampled_is_known_by_its_key(history: History, db: D
     append(history, [by_mlflow(0, CPU), by_mlflow(0, "system/own"), by_mlflow(0)])
     with db.write() as connection:
         connection.exec_driver_sql("ALTER TABLE metrics DROP COLUMN sampled")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0207'")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0208'")
     db.upgrade()
     assert history.keys(1) == ["loss", "system/own"]
     assert history.keys(1, sampled=True) == ["loss", CPU, "system/own"]

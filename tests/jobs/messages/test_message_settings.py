@@ -50,7 +50,7 @@ def test_a_file_with_everything(tmp_path: Path) -> None:
         ({"smtp": {"sender": "a@b.org"}}, "no valid `host`"),
         ({"smtp": {**SMTP, "sender": "a@b.org\nBcc: c@d.org"}}, "no valid `sender`"),
         ({"smtp": {**SMTP, "tls": "ssl"}}, "`tls` is `ssl`"),
-        ({"smtp": {**SMTP, "port": 70000}}, "`port` is 70000"),
+        ({"smtp": {**SMTP, "port": 70000}}, "`port` must be between 1 and 65535, not 70000"),
         ({"smtp": {**SMTP, "user": "yard"}}, "both `user` and `password_file`"),
         ({"smtp": {**SMTP, "user": "yard", "password_file": "absent"}}, "can't be read"),
         (

@@ -101,7 +101,7 @@ def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -
 def _holders(job: Job, holding: Sequence[RunningAttempt]) -> str:
     """Who has what it is short of, the largest first; of other workspaces only how many."""
     own = [attempt for attempt in holding if attempt.workspace == job.workspace]
-    own.sort(key=lambda attempt: -attempt.node_count)
+    own.sort(key=lambda attempt: (-attempt.node_count, attempt.created_at, attempt.job_name))
     texts = [
         f"`{attempt.job_name}` of `{attempt.owner}` ({attempt.node_count} "
         f"{plural('node', attempt.node_count)}, {_until(attempt)})"
