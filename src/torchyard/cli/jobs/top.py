@@ -21,7 +21,6 @@ from torchyard.cli.parsing.options import Session, common, names_of
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import redraw
 from torchyard.client.times import duration
-from torchyard.shared.record_rules import SAMPLED_APART
 from torchyard.shared.sizes import size_text
 
 if TYPE_CHECKING:
@@ -29,7 +28,10 @@ if TYPE_CHECKING:
 
 _EVERY_S = 2.0
 _ENDED = ("Completed", "Failed", "Canceled")
-_KEY = re.compile(r"system/(?:node-(?P<node>\d+)|rank-(?P<rank>\d+))/(?P<name>.+)")
+# The end says that the script logs that key, too.
+_KEY = re.compile(
+    r"system/(?:node-(?P<node>\d+)|rank-(?P<rank>\d+))/(?P<name>.+?)(?: \(sampled\))?\Z"
+)
 _GPU = re.compile(r"gpu_(\d+)_(utilization_percentage|memory_usage_megabytes)\Z")
 _NONE = "No resource use is known yet: sampling starts a few seconds after the ranks."
 _NO_JOBS = "No job is running."
@@ -91,7 +93,7 @@ def _rows_of(
     per_node = job.get("processes_per_node") or 1
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for summary in summaries:
-        match = _KEY.match(summary["key"].removesuffix(SAMPLED_APART))
+        match = _KEY.match(summary["key"])
         if match is None:
             continue
         rank = None if match["rank"] is None else int(match["rank"])
