@@ -28,6 +28,20 @@ for epoch in loop.epochs(2):
     print("after", epoch, batch, flush=True)
 """
 
+# Killed before the epoch ends, as when its code after the batches takes longer than the grace.
+_KILLED = """
+import os, signal, sys, torch
+from torchyard.train import Loop
+loop = Loop({"weight": torch.zeros(1)}, save_every=100, folder=sys.argv[1])
+print("step", loop.step, flush=True)
+for epoch in loop.epochs(1):
+    for batch in loop.batches([1, 2, 3]):
+        if batch == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+    if loop.step and len(sys.argv) > 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 def train(folder: Path, kills_in: int | None, batch_sampler: bool) -> list[tuple[int, list[int]]]:
     """(epoch, samples) of each batch; killed before the first batch of that epoch."""
@@ -71,3 +85,13 @@ def test_what_is_told_to_stop_at_the_last_batch_ends_its_epoch_first(tmp_path: P
     assert (first.returncode, first.stdout) == (-signal.SIGTERM, "after 0 3\n"), first.stderr
     second = subprocess.run(words, capture_output=True, text=True)
     assert (second.returncode, second.stdout) == (0, "after 1 3\n"), second.stderr
+
+
+def test_what_is_killed_before_its_epoch_ends_has_saved_when_it_was_told_to_stop(
+    tmp_path: Path,
+) -> None:
+    words = [sys.executable, "-c", _KILLED, str(tmp_path)]
+    first = subprocess.run([*words, "kill"], capture_output=True, text=True)
+    assert (first.returncode, first.stdout) == (-signal.SIGKILL, "step 0\n"), first.stderr
+    second = subprocess.run(words, capture_output=True, text=True)
+    assert (second.returncode, second.stdout) == (0, "step 3\n"), second.stderr

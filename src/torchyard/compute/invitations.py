@@ -34,7 +34,7 @@ class Accepted:
 
 
 def read_end(value: Any, now: datetime) -> datetime:
-    """When an invitation ends, an hour from now where nothing is said.
+    """When an invitation ends; by default, an hour from now.
 
     Raises:
         InvalidInput: that is not a time within the next seven days.

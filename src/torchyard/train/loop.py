@@ -193,6 +193,9 @@ class Loop:
         self._is_save_due = self._is_stop_due or self.step % self._save_every == 0
         if not (is_last and self._has_epochs):
             self._save_what_is_due()
+        elif self._is_stop_due:  # who told it to stop may not wait until the epoch's end
+            self.save()
+            self.checkpointer.wait()
 
     def _save_what_is_due(self) -> None:
         if self._is_save_due:

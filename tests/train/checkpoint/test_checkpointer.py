@@ -44,6 +44,13 @@ def test_what_changes_after_save_returned_is_not_in_the_checkpoint(running: Chec
     assert torch.equal(loaded[1]["model"]["weight"], weights()["model"]["weight"])
 
 
+def test_the_last_of_several_saves_of_one_step_is_kept(running: Checkpointer) -> None:
+    for value in (1.0, 2.0, 3.0):
+        running.save(1, {"weight": torch.full((1,), value)})
+    loaded = running.load(step=1)
+    assert loaded is not None and loaded[1]["weight"].item() == 3.0
+
+
 def test_older_ones_are_deleted_by_the_rule_and_one_by_hand(running: Checkpointer) -> None:
     for step in (2, 3, 4):
         running.save(step, weights())
@@ -60,6 +67,7 @@ def test_older_ones_are_deleted_by_the_rule_and_one_by_hand(running: Checkpointe
 def test_a_writer_that_is_killed_is_replaced_and_its_copy_is_written(
     running: Checkpointer, caplog: pytest.LogCaptureFixture
 ) -> None:
+    running.save(6, weights()).wait(120)
     pid = running._writer.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)

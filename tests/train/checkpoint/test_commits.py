@@ -55,7 +55,7 @@ def test_every_rank_that_saved_is_told_who_did_not(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:
-    first = tmp_path / ".saving-00000001-s-0"
+    first = tmp_path / ".saving-00000001-s-0-0"
     first.mkdir()
     (first / "__1_0.distcp").symlink_to("/dev/full")
     messages: list[str] = []
@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_for_the_metadata_is_given_back_what_was_written(
     tmp_path: Path,
 ) -> None:
-    first = tmp_path / ".saving-00000001-s-0"
+    first = tmp_path / ".saving-00000001-s-0-0"
     first.mkdir()
     (first / ".metadata").symlink_to("/dev/full")
     info = save(tmp_path, weights())
@@ -85,7 +85,7 @@ def test_a_disk_that_is_full_for_the_metadata_is_given_back_what_was_written(
 def test_a_disk_that_stays_full_gives_up_this_checkpoint_and_no_other(tmp_path: Path) -> None:
     older = save(tmp_path, weights(), step=1)
     for attempt in range(3):
-        folder = tmp_path / f".saving-00000002-s-{attempt}"
+        folder = tmp_path / f".saving-00000002-s-0-{attempt}"
         folder.mkdir()
         (folder / "__0_0.distcp").symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match="No space left on device\nhint: free space"):

@@ -17,7 +17,9 @@ def test_the_note_is_told_once(tmp_path: Path) -> None:
     resumption.start()
     time.sleep(0.1)
     assert received == []
-    note.write_text('{"step": 3}')
+    draft = tmp_path / "draft"  # as torchyard.train writes it
+    draft.write_text('{"step": 3}')
+    draft.rename(note)
     eventually(lambda: received, "the step to be noted")
     resumption.close()
     record = {"kind": "tag", "run": "job", "key": "torchyard.resumed_from", "value": '{"step": 3}'}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchyard.base import files
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
@@ -136,7 +136,7 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
 
 def list_at_start(services: FileServices, job: Job) -> Iterator[tuple[str, str, int]]:
     """As `list_files`, of what the job's next attempt finds: what the one before it delivered, and
-    in `rw_mount` what others put there, if that is not too much; else the job is told.
+    in `rw_mount` what others put there, unless that is too much: then the job gets a notice.
 
     Raises:
         Unreachable: a datastore does not answer.
@@ -182,6 +182,8 @@ def _of_shared(
                     "job reads as an input"
                 )
                 tell(services, job, message)
+                if not own:
+                    return  # the place may hold millions
                 is_mounted, of_others = False, []
     yield from of_others
 
@@ -249,8 +251,10 @@ def file(
     output_place = _destination_by_name(job, output)
     clean = files.safe_relative(path)
     at = _at(services, job, output_place)
-    by = _replaced(services, job, output_place, at).get(_below(output_place, clean))
-    if by is not None and not at_start:
+    file_path = output_place.path if output_place.file else f"{output_place.path}{clean}"
+    of_file = replace(at, path=file_path)
+    by = "" if at_start else _replaced(services, job, output_place, of_file).get("", "")
+    if by:
         raise NotFound(
             f"file `{path}` of output `{output}` was replaced by job `{by}`",
             "`${{name}}` in the output's path gives each job a place of its own",

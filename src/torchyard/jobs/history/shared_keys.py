@@ -1,10 +1,9 @@
-"""Keys that more than one logs: MLflow, SDK v1's `run.log`, the worker that samples.
+"""Keys with points from several sources: MLflow, SDK v1's `run.log`, the worker's sampling.
 
-Owns: the name under which the points of those are kept who do not own the key, what the job's
-people are told.
-Leaves: which points that concerns, and moving them, to history_store.py.
-Always: MLflow's points own such a key, then those of `run.log`, whoever wrote first: what a script
-logs is the script's.
+Owns: the keys for the points of the other sources, the notice about them.
+Leaves: which points those are, and moving them, to history_store.py.
+Always: MLflow's points keep the key, or else those of `run.log`, in whatever order they arrive;
+sampled points never take a key that the script logs.
 """
 
 from __future__ import annotations
@@ -24,5 +23,5 @@ def of_run_log(key: str) -> str:
 
 
 def of_worker(key: str) -> str:
-    """Under which key the points are kept that the worker samples."""
+    """The key for points that the worker samples, where the script logs this one."""
     return key[: KEY_MAX_LENGTH - len(SAMPLED_APART)] + SAMPLED_APART

@@ -111,6 +111,8 @@ class Checkpointer:
         self._group: Group | None = None
         self._session = _NONE
         self._calls = 0
+        # Of saves of one step: every rank counts alike, also after one that failed on some.
+        self._step, self._ordinal = -1, 0
         self._writer = WriterProcess(staging_bytes)
         # The first save of a state with this plan says which part of it a rank has to copy.
         self._planned: tuple[Any, SaveState] | None = None
@@ -135,6 +137,8 @@ class Checkpointer:
             NonFiniteState: with `refuse_nan`, values that are not finite. Nothing was copied.
         """
         _check_step(step)
+        self._ordinal = self._ordinal + 1 if step == self._step else 0
+        self._step = step
         planned = PlannedState(state, self.ranks.rank == 0)
         if self._refuse_nan and (names := planned.non_finite()):
             raise NonFiniteState(step, names)
@@ -268,7 +272,7 @@ class Checkpointer:
             world_size=self.ranks.world_size, timeout_s=self._timeout_s,
             saved_at=time.time_ns() // 1_000_000,
             metric=None if metric is None else float(metric), retention=self._retention,
-            plan=planned.plan, copied=copied, **vars(self._meet()),
+            plan=planned.plan, copied=copied, ordinal=self._ordinal, **vars(self._meet()),
         )  # fmt: skip
 
     def _meet(self) -> Group:

@@ -54,7 +54,8 @@ class SaveRequest:
     Where ranks share no folder they meet at `store`; `leaders` are the first ranks of each folder,
     and `leader` is that of this rank's.
     `saved_at` is when it was copied, in ms since 1970. `plan` is what this rank's state holds,
-    `copied` the positions of its items that were copied.
+    `copied` the positions of its items that were copied. `ordinal` counts the saves of this step in
+    this session, from 0.
     """
 
     folder: Path
@@ -71,6 +72,7 @@ class SaveRequest:
     store: StoreAddress | None = None
     leader: int = 0
     leaders: tuple[int, ...] = (0,)
+    ordinal: int = 0
 
 
 class _Failed(Exception):
@@ -139,7 +141,7 @@ class _Attempt:
         self._request = request
         self._data = read
         self._on_share = on_share
-        self._prefix = f"{request.step:08d}-{request.session}-"
+        self._prefix = f"{request.step:08d}-{request.session}-{request.ordinal}-"
         self._save_id = f"{self._prefix}{number}"
         self._folder = request.folder / f"{folders.TEMPORARY}{self._save_id}"
         self._rendezvous: Rendezvous = FolderRendezvous(self._folder)

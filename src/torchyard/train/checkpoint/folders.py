@@ -153,13 +153,14 @@ def _rename_manifest(path: Path) -> None:
 
 
 def final_path(folder: Path, step: int) -> Path:
-    """Where a checkpoint of this step goes; an older one of the same step stays where it is."""
-    path = folder / f"step-{step:08d}"
-    number = 0
-    while path.exists():
-        number += 1
-        path = folder / f"step-{step:08d}.{number}"
-    return path
+    """Where a checkpoint of this step goes; the newest of one step has the highest number."""
+    numbers = [
+        int(match[2] or 0)
+        for path in _entries(folder)
+        if (match := _NAME.fullmatch(path.name)) and int(match[1]) == step
+    ]
+    suffix = f".{max(numbers) + 1}" if numbers else ""
+    return folder / f"step-{step:08d}{suffix}"
 
 
 def verify(info: CheckpointInfo) -> None:

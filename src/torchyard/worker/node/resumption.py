@@ -59,8 +59,6 @@ class Resumption:
         try:
             with open(self._note, encoding="utf-8", errors="replace") as file:
                 text = file.read(_MOST_BYTES)
-            if not text:
-                return False  # it is being written
             self._keep([{"kind": "tag", "run": self._run_name, "key": TAG, "value": text}])
         except FileNotFoundError:
             return False

@@ -1,0 +1,230 @@
+"""The commands of guides, run as they stand; one that is not says which test runs it instead.
+
+Owns: the files and names that a reader would have by then.
+Leaves: guides that need another machine or an engine, and those with walk-throughs of their own
+(sweeps, checkpoints, drift, from a model to an answer), to the tests beside those.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from end_to_end.yard_under_test import REPOSITORY, Yard, wait_until
+from eventually import PATIENCE
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1800)]
+
+_LINE = re.compile(r"^\s*(?:\$ )?((?:yard|mkdir|echo|python) .*)$")
+_LOG = """
+import json, os, sys, time, urllib.request
+from pathlib import Path
+def log(key, value, step):
+    body = {"run_id": os.environ["MLFLOW_RUN_ID"], "key": key, "value": value, "step": step,
+            "timestamp": int(time.time() * 1000)}
+    request = urllib.request.Request(
+        os.environ["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow/runs/log-metric",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json",
+         "Authorization": "Bearer " + os.environ.get("MLFLOW_TRACKING_TOKEN", "")})
+    urllib.request.urlopen(request).close()
+if os.environ.get("RANK", "0") == "0":
+    for step in range(5):
+        log("train loss", 1 / (step + 1), step)
+    Path("outputs").mkdir(exist_ok=True)
+    Path("outputs/model.pt").write_text("weights")
+"""
+"""A job's script: logs five points, writes a model."""
+_JOB = """
+command: python train.py
+code: src
+environment: python
+"""
+
+
+def lines(page: str) -> Iterator[str]:
+    """The commands in the page's blocks, fenced and indented, without what they print."""
+    text = (REPOSITORY / page).read_text()
+    blocks = re.findall(r"^```\w*\n(.*?)^```|((?:^    [^\n]*\n)+)", text, re.MULTILINE | re.DOTALL)
+    for block in map("".join, blocks):
+        typed = block.splitlines()
+        if any(line.lstrip().startswith("$ ") for line in typed):
+            typed = [line for line in typed if line.lstrip().startswith("$ ")]
+        yield from (match[1] for line in typed if (match := _LINE.match(line)))
+
+
+def named_files(page: str, folder: Path) -> None:
+    text = (REPOSITORY / page).read_text()
+    for name, content in re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+
+
+def run(yard: Yard, line: str, folder: Path) -> str:
+    """What a shell's line prints."""
+    binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with subprocess.Popen(
+        ["bash", "-ec", line],
+        cwd=folder,
+        env={**yard.variables, "PATH": binaries, "SHELL": "/bin/true", "HF_TOKEN": "hf_x"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=600 * PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, f"{line}\n{out.decode()}{errors.decode()}"
+    return out.decode()
+
+
+def walk(
+    yard: Yard, folder: Path, page: str, names: dict[str, str], elsewhere: dict[str, str]
+) -> list[str]:
+    """Run the page's commands with these names in place of the page's; returns what was run.
+
+    `elsewhere` holds the beginnings of the commands that run in another test, and which that is.
+    """
+    typed = list(lines(page))
+    unused = [start for start in elsewhere if not any(line.startswith(start) for line in typed)]
+    assert unused == []
+    for test in elsewhere.values():
+        assert not test.startswith("tests/") or (REPOSITORY / test).exists(), test
+    here = [line for line in typed if not line.startswith(tuple(elsewhere))]
+    for line in here:
+        for name, meant in names.items():
+            line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", meant, line)
+        run(yard, line, folder)
+    return here
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a job of its own."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text(_LOG)
+    (tmp_path / "job.yml").write_text(_JOB)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("torch_environment")
+def test_the_readmes_first_commands(yard: Yard, tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "examples/digits", tmp_path / "examples/digits")
+    assert walk(yard, tmp_path, "README.md", {}, {})
+
+
+def test_a_job_of_your_own(yard: Yard, folder: Path) -> None:
+    page = "docs/guides/first-job.md"
+    text = (REPOSITORY / page).read_text()
+    (job,) = re.findall(r"```yaml\n(command.*?)```", text, re.DOTALL)
+    (folder / "job.yml").write_text(job)
+    (folder / "src/requirements.txt").touch()
+    (folder / "requirements.txt").write_text("# nothing but Python\n")
+    (folder / "data").mkdir()
+    (folder / "data/rows.csv").write_text("1\n")
+    yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=first", "--stream")
+    yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=second", "--stream")
+    yard("environment", "create", "-n", "plain", "--set", "pip_requirements=iniconfig==2.0.0")
+    names = {"NAME": "first", "OTHER": "second", "MODEL": "digits", "ENVIRONMENT": "plain"}
+    elsewhere = {"yard job cancel": "test_a_job_is_canceled"}
+    assert walk(yard, folder, page, names, elsewhere)
+    assert (folder / "artifacts/outputs/model.pt").read_text() == "weights"
+    assert "train loss" in (folder / "both.csv").read_text()
+
+
+def test_a_job_is_canceled(yard: Yard, folder: Path) -> None:
+    (folder / "src/train.py").write_text("import time; time.sleep(600)")
+    (line,) = [line for line in lines("docs/guides/first-job.md") if "job cancel" in line]
+    yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=long")
+    wait_until(lambda: yard.job("long")["status"] == "Running", 120, "it runs")
+    run(yard, line.replace("NAME", "long"), folder)
+    wait_until(lambda: yard.job("long")["status"] == "Canceled", 60, "it is canceled")
+
+
+def test_metrics(yard: Yard, folder: Path) -> None:
+    for name in ("slow-curve", "quick-curve", "digits-2"):
+        yard(
+            "job", "create", "-f", str(folder / "job.yml"), "--stream",
+            "--set", f"name={name}", "experiment_name=curves",
+        )  # fmt: skip
+    assert walk(yard, folder, "docs/guides/metrics.md", {}, {})
+    assert "train loss" in (folder / "points.csv").read_text()
+
+
+def test_clusters(yard: Yard, folder: Path) -> None:
+    page = "docs/guides/clusters.md"
+    text = (REPOSITORY / page).read_text()
+    (cluster,) = re.findall(r"```yaml\n(\$schema.*?)```", text, re.DOTALL)
+    (folder / "cluster.yml").write_text(cluster)
+    elsewhere = {
+        "yard compute attach lab": "tests/slurm",
+        "yard compute attach home": "tests/ray",
+        "yard compute check lab": "tests/slurm",
+        "yard compute list-nodes lab": "tests/slurm",
+    }
+    assert walk(yard, folder, page, {}, elsewhere)
+
+
+def test_who_runs_next(yard: Yard, folder: Path) -> None:
+    page = "docs/guides/scheduling.md"
+    yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=given-back")
+    assert walk(yard, folder, page, {"brave-otter": "@last"}, {})
+
+
+def test_environments(yard: Yard, folder: Path) -> None:
+    vision = """name: vision
+python: "3.11"
+pip_requirements: [pytest==8.4.2]
+"""
+    (folder / "vision.yml").write_text(vision)
+    (folder / "env.yml").write_text(vision.replace("pytest==8.4.2", "iniconfig==2.1.0"))
+    (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+    yard("environment", "create", "-f", str(folder / "vision.yml"), "--set", "name=plain")
+    names = {"acpt-pytorch-2.13-cpu": "plain", "/opt/acpt": str(folder / "acpt")}
+    elsewhere = {
+        "yard environment export -n vision --image vision.tar --base": (
+            "tests/containers/test_exported_images.py"
+        ),
+        "yard environment export -n vision --push": "tests/containers/test_pushed_images.py",
+        "yard job create": "refused, as the page says",
+    }
+    assert walk(yard, folder, "docs/guides/environments.md", names, elsewhere)
+
+
+def test_an_endpoints_deployments(yard: Yard, folder: Path) -> None:
+    page = "docs/guides/endpoints.md"
+    named_files(page, folder)
+    green = (folder / "blue.yml").read_text().replace("name: blue", "name: green")
+    (folder / "green.yml").write_text(green)
+    (folder / "src/train.py").write_text(
+        "from pathlib import Path\nPath('outputs/model').mkdir(parents=True)\n"
+        "Path('outputs/model/weight.json').write_text('3')\n"
+    )
+    run(yard, "yard job create -f job.yml --set name=maker --stream", folder)
+    try:
+        typed = list(lines(page))
+        for line in typed:
+            if line.startswith("yard model deploy"):
+                made = "azureml://jobs/maker/outputs/artifacts/paths/outputs/model"
+                run(yard, f"yard model create -n digits -p {made}", folder)
+            if line.startswith("yard job metrics"):
+                show = next(each for each in typed if "instances[0].job" in each)
+                line = line.replace("JOB", run(yard, show, folder).strip())
+            run(yard, line, folder)
+        assert len(typed) == 13
+    finally:
+        for endpoint in yard.get("online-endpoints")["value"]:
+            yard("online-endpoint", "delete", "-n", endpoint["name"], "--yes")
+
+
+def test_a_page_and_a_cluster_that_is_checked(yard: Yard, folder: Path) -> None:
+    assert walk(yard, folder, "docs/guides/web-page.md", {"yard ui": "yard ui --no-open"}, {})
+    assert walk(yard, folder, "docs/guides/preflight.md", {}, {})
