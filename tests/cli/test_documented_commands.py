@@ -7,6 +7,7 @@ Leaves: what the commands of guides do to end_to_end/test_guides.py.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -26,8 +27,8 @@ PAGES += sorted((ROOT / "docs/guides").glob("*.md")) + sorted(
 PAGES += sorted((ROOT / "examples").rglob("README.md"))
 _IN_A_LINE = re.compile(r"^\s*(?:\$ )?(?:.*(?:&&|\|) )?(yard [a-z-].*)$", re.MULTILINE)
 _IN_A_SENTENCE = re.compile(r"`((?:[A-Z_]+=\S+ )*yard [^`]+)`")
-# What a sentence leaves out, and the shell's own.
-_ENDS = ("…", "|", "&&", ">", "#", ";", "2>&1", "(with")
+# What a sentence leaves out, and the shell's own; a remark in brackets ends a command, too.
+_ENDS = ("…", "|", "&&", ">", "#", ";", "2>&1")
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -40,6 +41,7 @@ def commands(text: str) -> Iterator[list[str]]:
         words = words[words.index("yard") + 1 :]
         for end in _ENDS:
             words = words[: words.index(end)] if end in words else words
+        words = list(itertools.takewhile(lambda word: not word.startswith("("), words))
         if words and words[0] in {**NOUNS, **VERBS}:
             yield words
 
