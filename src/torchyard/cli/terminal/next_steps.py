@@ -92,7 +92,7 @@ def after_deploy(model: Mapping[str, Any], endpoint: str, deployment: str, wait:
     invoke = _line("yard", "online-endpoint", "invoke", "-n", endpoint, "-r", "request.json")
     body = _body(model.get("signature") or {})
     delete = _line("yard", "online-endpoint", "delete", "-n", endpoint)
-    return [invoke, *([f"with request.json: {body}"] if body else []), f"{delete}   ends it"]
+    return [invoke, *([f"with request.json: {body}"] if body else []), f"{delete}   (to end it)"]
 
 
 def _body(signature: Mapping[str, Any]) -> str:
