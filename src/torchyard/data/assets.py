@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from torchyard.assets import deleted_versions, versions
 from torchyard.assets.versioned_assets import VersionedAssets
@@ -22,18 +22,16 @@ from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import expressions, faults
+from torchyard.base.documents.models import At, By, Key, rule
 from torchyard.base.errors import InvalidSpec, NotFound, did_you_mean
-from torchyard.data import datastores, documents, store
+from torchyard.data import datastores, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
+from torchyard.data.documents import AssetFile, as_text
 from torchyard.data.types import DATA_TYPES, DataAsset
 from torchyard.data.uris import DatastoreUri
 from torchyard.workspaces import ownership
 
 _CHANGES = ("description", "tags", "properties")
-_KEYS = (
-    "name", "version", "type", "path", "datastore", "description", "tags", "properties", "$schema",
-)  # fmt: skip
 _SNAPSHOT = "snapshot:"
 _TRIES = 3
 LATEST = versions.LATEST
@@ -63,24 +61,49 @@ class DataRequest:
     job: str = ""
 
 
-@faults.all_at_once
+def _type(value: Any, at: At) -> str:
+    written = str(value or "uri_folder")
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).lower().replace("-", "_")
+    plain = "mltable" if plain == "ml_table" else plain
+    if plain not in DATA_TYPES:
+        raise InvalidSpec(f"`{written}` is not a data type", did_you_mean(plain, DATA_TYPES), at=at)
+    return plain
+
+
+class DataFile(AssetFile):
+    subject: ClassVar[str] = "the data asset's document"
+
+    path: Annotated[Any, Key("a file or folder here, a URL, a place in a datastore")] = None
+    type: Annotated[str, By(_type), Key("`uri_folder` (the default), `uri_file` or `mltable`")] = (
+        "uri_folder"
+    )
+    datastore: Annotated[str, By(as_text), Key("where files from here are kept")] = ""
+
+    @rule("path")
+    def _path(self) -> None:
+        if not isinstance(self.path, str) or not self.path:
+            raise InvalidSpec(
+                "the data asset has no `path`",
+                "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`",
+                at=["path"],
+            )
+
+
 def read_document(document: Mapping[str, Any]) -> DataRequest:
     """
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    fields.refuse_unknown(document, _KEYS)
-    expressions.refuse(document)
-    path = "name a local file or folder, a URL, or `azureml://datastores/<name>/paths/<path>`"
+    file = DataFile.read(document)
     return DataRequest(
-        name=documents.name_of(document, "data", "data asset"),
-        path=documents.path_of(document, "data asset", path),
-        type=_type(document),
-        version=documents.version_of(document),
-        datastore=str(document.get("datastore") or "").removeprefix("azureml:"),
-        description=str(document.get("description") or ""),
-        tags=fields.texts(document, "tags"),
-        properties=fields.texts(document, "properties"),
+        name=file.name,
+        path=file.path,
+        type=file.type,
+        version=file.version,
+        datastore=file.datastore.removeprefix("azureml:"),
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
     )
 
 
@@ -314,16 +337,3 @@ def _link(source: Path, target: Path) -> None:
     except OSError:
         with files.write_atomically(target) as writing, open(source, "rb") as reader:
             shutil.copyfileobj(reader, writing)
-
-
-def _type(document: Mapping[str, Any]) -> str:
-    written = str(document.get("type") or "uri_folder")
-    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).lower().replace("-", "_")
-    plain = "mltable" if plain == "ml_table" else plain
-    if plain not in DATA_TYPES:
-        raise InvalidSpec(
-            f"`{written}` is not a data type",
-            did_you_mean(plain, DATA_TYPES),
-            at=["type"],
-        )
-    return plain

@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base import fields
-from torchyard.base.documents import expressions, faults
+from torchyard.base.documents.models import At, By, Key, Text, rule
 from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean
-from torchyard.data import documents
+from torchyard.data.documents import AssetFile
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 
 _NAME_MAX_LENGTH = 256
-# The last four are accepted and ignored: a model's flavors are read from its `MLmodel`.
-_KEYS = (
-    "name", "version", "type", "path", "folder", "description", "tags", "properties", "stage",
-    "$schema", "flavors", "datastore", "id",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,29 +40,75 @@ class ModelRequest:
     folder: str = ""
 
 
-@faults.all_at_once
+def _type(value: Any, at: At) -> str:
+    """A model type, written in any case or in camelCase."""
+    plain = str(value or "custom_model").replace("_", "").replace("-", "").lower()
+    for kind in (*MODEL_TYPES, ONNX_TYPE):
+        if plain == kind.replace("_", ""):
+            return kind
+    raise InvalidSpec(
+        f"`{value}` is not a model type",
+        did_you_mean(
+            str(value), (*MODEL_TYPES, ONNX_TYPE), f"use one of: {', '.join(MODEL_TYPES)}"
+        ),
+        at=at,
+    )
+
+
+def _version(value: Any, at: At) -> int:
+    if not str(value).isdigit() or int(value) < 1:
+        raise InvalidSpec(
+            f"`{value}` is not a model version", "use a whole number, or leave it out", at=at
+        )
+    return int(value)
+
+
+_FLAVORS = Key("a model's flavors are read from its `MLmodel`", "satisfied")
+
+
+class ModelFile(AssetFile):
+    subject: ClassVar[str] = "the model's document"
+    noun: ClassVar[str] = "a model"
+    thing: ClassVar[str] = "model"
+
+    path: Annotated[Any, Key("a file or folder here, or what a job wrote")] = None
+    type: Annotated[
+        str, By(_type), Key("`custom_model` (the default), `mlflow_model`, `triton_model`")
+    ] = "custom_model"
+    version: Annotated[int | None, By(_version), Key("the next one when left out")] = None
+    folder: Annotated[str, Text(), Key("what a folder was called; the client writes it")] = ""
+    stage: Annotated[Any, Key("kept as the property `stage`")] = None
+    flavors: Annotated[Any, _FLAVORS] = None
+    datastore: Annotated[Any, _FLAVORS] = None
+    id: Annotated[Any, _FLAVORS] = None
+
+    @rule("path")
+    def _path(self) -> None:
+        if not isinstance(self.path, str) or not self.path:
+            raise InvalidSpec(
+                "the model has no `path`",
+                "name a local file or folder, or "
+                "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`",
+                at=["path"],
+            )
+
+
 def read(document: Mapping[str, Any]) -> ModelRequest:
     """
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    fields.refuse_unknown(document, _KEYS, _KEYS[-4:])
-    expressions.refuse(document)
-    path = (
-        "name a local file or folder, or "
-        "`azureml://jobs/<job>/outputs/artifacts/paths/outputs/model.pt`"
-    )
-    type = _type(document.get("type"))
+    file = ModelFile.read(document)
     return ModelRequest(
-        name=documents.name_of(document, "a model", "model"),
-        path=documents.path_of(document, "model", path),
-        type="custom_model" if type == ONNX_TYPE else type,
-        is_onnx=type == ONNX_TYPE,
-        folder=fields.text(document, "folder"),
-        version=_version(document.get("version")),
-        description=str(document.get("description") or ""),
-        tags=fields.texts(document, "tags"),
-        properties=with_stage(fields.texts(document, "properties"), document),
+        name=file.name,
+        path=file.path,
+        type="custom_model" if file.type == ONNX_TYPE else file.type,
+        is_onnx=file.type == ONNX_TYPE,
+        folder=file.folder,
+        version=file.version,
+        description=file.description,
+        tags=file.tags,
+        properties=with_stage(file.properties, document),
     )
 
 
@@ -92,29 +132,3 @@ def check_name(name: str) -> None:
 def with_stage(properties: dict[str, str], document: Mapping[str, Any]) -> dict[str, str]:
     stage = document.get("stage")
     return {**properties, "stage": str(stage)} if stage else properties
-
-
-def _type(written: Any) -> str:
-    """A model type, written in any case or in camelCase."""
-    plain = str(written or "custom_model").replace("_", "").replace("-", "").lower()
-    for kind in (*MODEL_TYPES, ONNX_TYPE):
-        if plain == kind.replace("_", ""):
-            return kind
-    raise InvalidSpec(
-        f"`{written}` is not a model type",
-        did_you_mean(
-            str(written), (*MODEL_TYPES, ONNX_TYPE), f"use one of: {', '.join(MODEL_TYPES)}"
-        ),
-        at=["type"],
-    )
-
-
-def _version(value: Any) -> int | None:
-    if value is None:
-        return None
-    if not str(value).isdigit() or int(value) < 1:
-        raise InvalidSpec(
-            f"`{value}` is not a model version", "use a whole number, or leave it out",
-            at=["version"],
-        )  # fmt: skip
-    return int(value)

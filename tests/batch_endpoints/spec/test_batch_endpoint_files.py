@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.batch_endpoints.spec import deployment_spec, endpoint_spec, invocation, keys
+from torchyard.batch_endpoints.spec import deployment_spec, endpoint_spec, invocation, reference
 from torchyard.batch_endpoints.spec.settings import BatchSettings
 
 BLUE: dict[str, Any] = {"name": "blue", "endpoint_name": "digits"}
@@ -168,4 +168,4 @@ def test_what_is_no_mapping_is_refused(read: Any, document: Any) -> None:
 
 def test_the_page_of_keys_is_current() -> None:
     page = Path(__file__).parents[3] / "docs" / "reference" / "batch-endpoint-file.md"
-    assert page.read_text() == keys.page(), "run `make docs`"
+    assert page.read_text() == reference.page(), "run `make docs`"

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from torchyard.batch_endpoints.spec import keys as batch_keys
+from torchyard.base.documents import models
+from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
+from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
+from torchyard.batch_endpoints.spec.invocation import InvocationFile
 from torchyard.cli.parsing import documents
 from torchyard.client.snapshots import job_files
 from torchyard.components import documents as components
-from torchyard.endpoints.spec import keys as endpoint_keys
+from torchyard.endpoints.spec.deployment_spec import CodeFile, ModelFile, OnlineDeploymentFile
+from torchyard.endpoints.spec.endpoint_spec import OnlineEndpointFile
 from torchyard.jobs.spec import keys as job_keys
 from torchyard.jobs.spec.keys import Key
 from torchyard.sweeps.spec import keys as sweep_keys
@@ -41,17 +45,23 @@ NOT_STRINGS = {
     "invocation": {"inputs", "outputs", "settings", "resources", "instance_count"}
     | {"mini_batch_size", "max_concurrency_per_instance", "retry_settings", "error_threshold"},
 }
+
+
+def _table(model: type[models.Document]) -> list[Key]:
+    return [Key(name, key.support, key.note) for name, key in models.keys(model).items()]
+
+
 TABLES: dict[str, tuple[str, Sequence[Key]]] = {
     "job": ("", job_keys.TABLE),
     "sweep": ("", sweep_keys.TOP),
     "trial": ("trial.", sweep_keys.TRIAL),
-    "endpoint": ("", endpoint_keys.ENDPOINT),
-    "deployment": ("", endpoint_keys.DEPLOYMENT),
-    "model": ("model.", endpoint_keys.MODEL),
-    "code_configuration": ("code_configuration.", endpoint_keys.CODE),
-    "batch endpoint": ("", batch_keys.ENDPOINT),
-    "batch deployment": ("", batch_keys.DEPLOYMENT),
-    "invocation": ("", batch_keys.INVOCATION),
+    "endpoint": ("", _table(OnlineEndpointFile)),
+    "deployment": ("", _table(OnlineDeploymentFile)),
+    "model": ("model.", _table(ModelFile)),
+    "code_configuration": ("code_configuration.", _table(CodeFile)),
+    "batch endpoint": ("", _table(BatchEndpointFile)),
+    "batch deployment": ("", _table(BatchDeploymentFile)),
+    "invocation": ("", _table(InvocationFile)),
 }
 TEXT_MAPPINGS = ("tags", "properties", "environment_variables")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.endpoints.spec import deployment_spec, endpoint_spec, keys
+from torchyard.endpoints.spec import deployment_spec, endpoint_spec, reference
 from torchyard.endpoints.spec.data_collection import Collection
 from torchyard.endpoints.spec.settings import Batching, Probe, RequestSettings
 
@@ -267,4 +267,4 @@ def test_an_empty_inference_config_says_nothing() -> None:
 
 def test_the_page_of_keys_is_current() -> None:
     page = Path(__file__).parents[3] / "docs" / "reference" / "endpoint-file.md"
-    assert page.read_text() == keys.page()
+    assert page.read_text() == reference.page()

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
+from torchyard.base.documents import models
 from torchyard.base.errors import InvalidSpec
 from torchyard.batch_endpoints.spec import deployment_spec as batch_deployment_spec
 from torchyard.batch_endpoints.spec import endpoint_spec as batch_endpoint_spec
 from torchyard.batch_endpoints.spec import invocation
-from torchyard.batch_endpoints.spec import keys as batch_keys
 from torchyard.components import documents as components
 from torchyard.data import kinds
 from torchyard.endpoints.spec import deployment_spec, endpoint_spec
-from torchyard.endpoints.spec import keys as endpoint_keys
 from torchyard.environments import assets as environments
 from torchyard.jobs.spec import job_spec, keys
 from torchyard.sweeps.spec import keys as sweep_keys
@@ -77,8 +76,8 @@ def paths_of_sweeps() -> Iterator[str]:
     yield from ("trial.services.x.log_dir", "objective.primary_metric", "torchyard.sampler")
 
 
-def paths_of(table: tuple[keys.Key, ...], *more: str) -> list[str]:
-    return [*(key.path for key in table), "tags.x", "properties.x", *more]
+def paths_of(model: type[models.Document], *more: str) -> list[str]:
+    return [*models.keys(model), "tags.x", "properties.x", *more]
 
 
 KINDS: dict[str, tuple[Callable[[Any], object], Mapping[str, Any], list[str], list[str]]] = {
@@ -110,12 +109,17 @@ KINDS: dict[str, tuple[Callable[[Any], object], Mapping[str, Any], list[str], li
         ],
         ["command", "environment_variables.x", "outputs.x.path"],
     ),
-    "endpoint": (endpoint_spec.read, {"name": "digits"}, paths_of(endpoint_keys.ENDPOINT), []),
+    "endpoint": (
+        endpoint_spec.read,
+        {"name": "digits"},
+        paths_of(endpoint_spec.OnlineEndpointFile),
+        [],
+    ),
     "deployment": (
         deployment_spec.read,
         DEPLOYMENT,
         paths_of(
-            endpoint_keys.DEPLOYMENT,
+            deployment_spec.OnlineDeploymentFile,
             *("model.path", "model.description", "code_configuration.code"),
             *("environment.image", "environment_variables.x", "torchyard.cluster"),
         ),
@@ -124,21 +128,23 @@ KINDS: dict[str, tuple[Callable[[Any], object], Mapping[str, Any], list[str], li
     "batch endpoint": (
         batch_endpoint_spec.read,
         {"name": "digits"},
-        paths_of(batch_keys.ENDPOINT, "defaults.deployment_name"),
+        paths_of(batch_endpoint_spec.BatchEndpointFile, "defaults.deployment_name"),
         [],
     ),
     "batch deployment": (
         batch_deployment_spec.read,
         DEPLOYMENT,
         paths_of(
-            batch_keys.DEPLOYMENT, "environment_variables.x", "settings.environment_variables.x"
+            batch_deployment_spec.BatchDeploymentFile,
+            "environment_variables.x",
+            "settings.environment_variables.x",
         ),
         [],
     ),
     "invocation": (
         invocation.read,
         INVOCATION,
-        paths_of(batch_keys.INVOCATION, "inputs.data.path", "outputs.score.path"),
+        paths_of(invocation.InvocationFile, "inputs.data.path", "outputs.score.path"),
         ["outputs.score.path"],
     ),
     "datastore": (

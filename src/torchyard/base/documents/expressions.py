@@ -44,22 +44,32 @@ _LIMIT_DEPTH = 200
 def refuse(document: Any, resolved: Sequence[str] = (), at: At = ()) -> None:
     """Refuse every expression that is neither resolved nor in a text for people.
 
+    Raises:
+        InvalidSpec: the first of `unresolved`.
+    """
+    for error in unresolved(document, resolved, at):
+        raise error
+
+
+def unresolved(document: Any, resolved: Sequence[str] = (), at: At = ()) -> Iterator[InvalidSpec]:
+    """An error for each string with an expression that is neither resolved nor for people.
+
     Args:
         resolved: where they are resolved, with dots between keys and `*` for any name. Only in a
             `command` there is `$[[ … ]]`.
         at: where the document stands.
-
-    Raises:
-        InvalidSpec: at the string.
     """
     for path, written in _strings(document, at):
         if is_for_people(path):
             continue
         subject = f"`{'.'.join(map(str, path))}`"
         if any(_matches(path, pattern) for pattern in resolved):
-            _check_form(written, subject, path)
+            try:
+                _check_form(written, subject, path)
+            except InvalidSpec as error:
+                yield error
         elif expression := _first(written):
-            raise InvalidSpec(
+            yield InvalidSpec(
                 f"{subject} holds `{expression[:80]}`, and expressions are not resolved there",
                 _hint(expression, resolved),
                 at=path,

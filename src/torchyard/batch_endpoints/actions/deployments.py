@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.db import Database
+from torchyard.base.documents import models
 from torchyard.base.errors import (
     Conflict,
     InvalidSpec,
@@ -26,8 +27,11 @@ from torchyard.batch_endpoints.actions import endpoints
 from torchyard.batch_endpoints.records import store
 from torchyard.batch_endpoints.records.types import BatchDeployment
 from torchyard.batch_endpoints.running import scoring_jobs
-from torchyard.batch_endpoints.spec import deployment_spec, keys
-from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
+from torchyard.batch_endpoints.spec import deployment_spec
+from torchyard.batch_endpoints.spec.deployment_spec import (
+    BatchDeploymentFile,
+    BatchDeploymentSpec,
+)
 from torchyard.endpoints.actions import deployed_models
 from torchyard.endpoints.spec.changes import changed, changes_what_runs
 from torchyard.endpoints.spec.deployment_spec import MLFLOW, ModelReference
@@ -120,7 +124,7 @@ def update(
         InvalidSpec: what is wrong, and where.
     """
     old = get(services.db, workspace, endpoint_name, name)
-    document = changed(old.document, changes, [key.name for key in keys.DEPLOYMENT])
+    document = changed(old.document, changes, list(models.keys(BatchDeploymentFile)))
     document |= {"name": old.name, "endpoint_name": old.endpoint}
     return create(services, workspace, endpoint_name, document, identity)
 

@@ -11,20 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from torchyard.base.documents import expressions, faults
-from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import mapping, text, texts
-from torchyard.batch_endpoints.spec import keys, settings
-from torchyard.batch_endpoints.spec.settings import BatchSettings, Resources
+from torchyard.base.documents.models import Key, Refused, Text, Word, keys, rule
+from torchyard.batch_endpoints.spec.settings import (
+    BatchSettings,
+    InnerSettings,
+    Resources,
+    ResourcesFile,
+    Settings,
+    joined,
+    refuse_twice,
+)
+from torchyard.batch_endpoints.spec.settings import OwnSettings as BatchOwnSettings
 from torchyard.endpoints.spec import deployment_spec as online
 from torchyard.endpoints.spec.deployment_spec import CodeConfiguration, ModelReference
-from torchyard.endpoints.spec.keys import check
-from torchyard.endpoints.spec.settings import OwnSettings, word
+from torchyard.endpoints.spec.settings import OwnSettings
 
-_SHARED = ("name", "endpoint_name", "model", "code_configuration", "environment")
 _SETTINGS, _RESOURCES = BatchSettings(), Resources()
+_PIPELINES = Refused(
+    "pipelines are not deployed: submit a job, or deploy the model of its last step"
+)
+_PIPELINE = (
+    "`type: pipeline` is not served: a batch endpoint deploys models",
+    "submit the pipeline's steps as jobs, or deploy the model of its last step",
+)
 
 
 @dataclass(frozen=True)
@@ -59,36 +70,49 @@ class BatchDeploymentSpec:
         )
 
 
-@faults.all_at_once
+class BatchDeploymentFile(Settings, online.DeploymentFile):
+    type: Annotated[
+        str,
+        Word("model", refused={"pipeline": _PIPELINE}),
+        Key("`model` (the default); `pipeline` is refused by name"),
+    ] = "model"
+    compute: Annotated[str, Text(), Key("`azureml:<cluster>`; default `local`")] = ""
+    resources: Annotated[ResourcesFile, Key("see below")] = ResourcesFile()
+    settings: Annotated[InnerSettings, Key("see below")] = InnerSettings()
+    torchyard: Annotated[BatchOwnSettings, Key("torchyard's own, see below")] = BatchOwnSettings()
+    component: Annotated[None, _PIPELINES] = None
+    job_definition: Annotated[None, _PIPELINES] = None
+    partition_keys: Annotated[
+        None, Refused("files are divided by number: use `mini_batch_size`")
+    ] = None
+
+    @rule("settings", *keys(Settings))
+    def _once(self) -> None:
+        refuse_twice(self, self.settings)
+
+
 def read(document: Any) -> BatchDeploymentSpec:
     """Check a deployment file's mapping and give every key its default.
 
     Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
+        InvalidSpec: the first thing that is wrong, with its place and the others.
     """
-    body = mapping(document, "the deployment")
-    if word(body, "type", (), ("model", "pipeline"), "model") == "pipeline":
-        raise InvalidSpec(
-            "`type: pipeline` is not served: a batch endpoint deploys models",
-            "submit the pipeline's steps as jobs, or deploy the model of its last step",
-            code="not_served",
-            at=("type",),
-        )
-    body = check(body, keys.DEPLOYMENT, (), "the deployment")
-    expressions.refuse(body)
-    shared = online.read({key: body[key] for key in _SHARED if key in body})
+    file = BatchDeploymentFile.read(document)
     return BatchDeploymentSpec(
-        name=shared.name,
-        endpoint_name=shared.endpoint_name,
-        model=shared.model,
-        code=shared.code,
-        environment=shared.environment,
-        environment_variables=settings.variables(body),
-        compute=text(body, "compute").removeprefix("azureml:"),
-        resources=settings.resources(body),
-        settings=settings.batch_settings(body),
-        splits_failed_batches=settings.splits_failed_batches(body),
-        description=text(body, "description"),
-        tags=texts(body, "tags"),
-        properties=texts(body, "properties"),
+        name=file.name,
+        endpoint_name=file.endpoint_name,
+        model=file.model,
+        code=file.code_configuration,
+        environment=file.environment,
+        environment_variables={
+            **file.environment_variables,
+            **file.settings.environment_variables,
+        },
+        compute=file.compute.removeprefix("azureml:"),
+        resources=file.resources.resources,
+        settings=joined(file, file.settings),
+        splits_failed_batches=file.torchyard.split_failed_batches,
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
     )

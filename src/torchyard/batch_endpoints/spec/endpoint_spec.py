@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from torchyard.base.documents import expressions, faults
+from torchyard.base.documents.models import At, By, Document, Key, Text, Word
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import mapping, text, texts
-from torchyard.batch_endpoints.spec import keys
-from torchyard.endpoints.spec.endpoint_spec import check_identity, name
-from torchyard.endpoints.spec.keys import check
-from torchyard.endpoints.spec.settings import word
+from torchyard.endpoints.spec.endpoint_spec import AUTH_MODES, EndpointFile, no_identity
+
+_AUTH_MODE = Word(*AUTH_MODES)
 
 
 @dataclass(frozen=True)
@@ -31,47 +29,46 @@ class EndpointSpec:
     default_deployment: str | None = None
 
 
-@faults.all_at_once
+def _auth_mode(value: Any, at: At) -> str:
+    if _AUTH_MODE.read({"auth_mode": value}, "auth_mode", at[:-1], "aad_token") != "aad_token":
+        raise InvalidSpec(
+            f"`auth_mode: {value}` is not served by batch endpoints",
+            "write `aad_token`, or leave it out: callers send a token of this server",
+            code="not_served",
+            at=at,
+        )
+    return "aad_token"
+
+
+class Defaults(Document):
+    deployment_name: Annotated[str, Text(), Key("a deployment of the endpoint")] = ""
+
+
+class BatchEndpointFile(EndpointFile):
+    defaults: Annotated[Defaults | None, Key("`{deployment_name: …}`: what `invoke` takes")] = None
+    auth_mode: Annotated[
+        str, By(_auth_mode), Key("`aad_token`: a token of this server", "satisfied")
+    ] = "aad_token"
+    identity: Annotated[
+        None,
+        no_identity("leave it out: a job has the rights of the person who invokes the endpoint"),
+        Key("`{type: system_assigned}`; a job has its owner's rights", "satisfied"),
+    ] = None
+    kind: Annotated[str, Word("batch"), Key("`Batch`", "satisfied")] = "batch"
+    type: Annotated[str, Word("batch"), Key("`batch`", "satisfied")] = "batch"
+
+
 def read(document: Any) -> EndpointSpec:
     """Check an endpoint file's mapping and give every key its default.
 
     Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
+        InvalidSpec: the first thing that is wrong, with its place and the others.
     """
-    body = check(mapping(document, "the endpoint"), keys.ENDPOINT, (), "the endpoint")
-    expressions.refuse(body)
-    word(body, "kind", (), ("batch",), "batch")
-    word(body, "type", (), ("batch",), "batch")
-    if word(body, "auth_mode", (), ("aad_token", "key", "aml_token"), "aad_token") != "aad_token":
-        raise InvalidSpec(
-            f"`auth_mode: {body['auth_mode']}` is not served by batch endpoints",
-            "write `aad_token`, or leave it out: callers send a token of this server",
-            code="not_served",
-            at=("auth_mode",),
-        )
-    check_identity(
-        body.get("identity"),
-        "leave it out: a job has the rights of the person who invokes the endpoint",
-    )
-    if word(body, "public_network_access", (), ("enabled", "disabled"), "") == "disabled":
-        raise InvalidSpec(
-            "`public_network_access: disabled` is not served",
-            "leave it out: who reaches the server's address reaches its endpoints",
-            code="not_served",
-            at=("public_network_access",),
-        )
+    file = BatchEndpointFile.read(document)
     return EndpointSpec(
-        name=name(body, "name", "the endpoint"),
-        description=text(body, "description"),
-        tags=texts(body, "tags"),
-        properties=texts(body, "properties"),
-        default_deployment=_default(body),
+        name=file.name,
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
+        default_deployment=None if file.defaults is None else file.defaults.deployment_name,
     )
-
-
-def _default(body: Mapping[str, Any]) -> str | None:
-    at = ("defaults",)
-    if body.get("defaults") is None:
-        return None
-    defaults = check(body["defaults"], keys.DEFAULTS, at, "`defaults`")
-    return text(defaults, "deployment_name", at)

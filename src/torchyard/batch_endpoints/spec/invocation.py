@@ -9,17 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base.documents import expressions, faults
+from pydantic import Field
+
+from torchyard.base.documents.models import (
+    At,
+    By,
+    Document,
+    File,
+    Key,
+    Text,
+    Texts,
+    Whole,
+    Word,
+    keys,
+    rule,
+)
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, mapping, text, texts
-from torchyard.batch_endpoints.spec import keys, settings
-from torchyard.endpoints.spec.keys import check
-from torchyard.endpoints.spec.settings import bounded_integer, word
+from torchyard.base.fields import described
+from torchyard.batch_endpoints.spec.settings import (
+    InnerSettings,
+    ResourcesFile,
+    Settings,
+    refuse_twice,
+)
+from torchyard.endpoints.spec.deployment_spec import AS_A_JOB
 
 TYPES = ("uri_folder", "uri_file", "mltable")
 OUTPUT = "score"
+_OVER = Key("over those of the deployment")
 
 
 @dataclass(frozen=True)
@@ -42,92 +61,139 @@ class Invocation:
     instance_count: int = 0
 
 
-@faults.all_at_once
-def read(document: Any) -> Invocation:
-    """
-    Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
-    """
-    body = check(mapping(document, "the invocation"), keys.INVOCATION, (), "the invocation")
-    expressions.refuse(body, ("outputs.*.path",))
-    settings.batch_settings(body)
-    written, input_at = _input(body.get("inputs"))
-    inner = body.get("settings") or {}
-    changes = {key.name: body[key.name] for key in keys.SETTINGS if body.get(key.name) is not None}
-    return Invocation(
-        input=written,
-        input_at=input_at,
-        output=_output(body.get("outputs")),
-        deployment_name=text(body, "deployment_name"),
-        job_name=text(body, "job_name"),
-        experiment_name=text(body, "experiment_name"),
-        display_name=text(body, "display_name"),
-        description=text(body, "description"),
-        tags=texts(body, "tags"),
-        properties=texts(body, "properties"),
-        changes={**inner, **changes},
-        instance_count=_instance_count(body),
-    )
+class InputFile(Document):
+    type: Annotated[
+        str, Word(*TYPES), Key("`uri_folder` (the default), `uri_file` or `mltable`")
+    ] = "uri_folder"
+    path: Annotated[
+        str, Text(), Key("here, a datastore, an asset, another job's output, a URL")
+    ] = ""
+    mode: Annotated[str, Text(), Key(AS_A_JOB)] = ""
+
+    @rule("path")
+    def _path(self) -> None:
+        if not self.path:
+            raise InvalidSpec("the input has no `path`", "for example `path: ./images`")
+
+    @rule("mode")
+    def _mode(self) -> None:
+        if self.mode == "direct":
+            raise InvalidSpec(
+                "`mode: direct` is not served: the scoring script gets files",
+                "leave it out",
+                code="not_served",
+                at=("mode",),
+            )
 
 
-def _instance_count(body: Mapping[str, Any]) -> int:
-    inner = body.get("resources")
-    count = settings.resources(body).instance_count if inner is not None else 0
-    return (
-        bounded_integer(body, "instance_count", (), count, 1, 1000)
-        if "instance_count" in body
-        else count
-    )
+class OutputFile(Document):
+    type: Annotated[str, Word("uri_folder"), Key("`uri_folder`")] = "uri_folder"
+    path: Annotated[Any, Key("`azureml://datastores/…`")] = None
+    mode: Annotated[
+        str,
+        Word("rw_mount", "upload"),
+        Key("`rw_mount` or `upload`; either starts with an empty folder"),
+    ] = "rw_mount"
+    name: Annotated[Any, Key("registers the predictions as data")] = None
+    version: Annotated[Any, Key("of what `name` registers")] = None
 
 
-def _input(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _inputs(value: Any, at: At) -> tuple[str, dict[str, Any]]:
+    """The one input: its name, and what a job's file has for it."""
     if not isinstance(value, Mapping) or len(value) != 1:
         count = len(value) if isinstance(value, Mapping) else 0
         raise InvalidSpec(
             f"a model is invoked with one input, not {count}",
             "name files or a folder with `--input`, or in the file: "
             "`inputs: {data: {type: uri_folder, path: …}}`",
-            at=("inputs",),
+            at=at,
         )
-    ((name, written),) = value.items()
-    at = ("inputs", str(name))
+    ((key, written),) = value.items()
+    name = str(key)
     if isinstance(written, str):
         written = {"path": written}
     if not isinstance(written, Mapping):
         raise InvalidSpec(
-            f"`{str(name)[:80]}` must be files or a folder, not {described(written)}",
+            f"`{name[:80]}` must be files or a folder, not {described(written)}",
             "write `{type: uri_folder, path: …}`",
-            at=at,
+            at=(*at, name),
         )
-    body = check(written, keys.INPUT, at, "the input")
-    kind = word(body, "type", at, TYPES, "uri_folder")
-    path = text(body, "path", at)
-    if not path:
-        raise InvalidSpec("the input has no `path`", "for example `path: ./images`", at=at)
-    mode = text(body, "mode", at) or ("eval_mount" if kind == "mltable" else "ro_mount")
-    if mode == "direct":
-        raise InvalidSpec(
-            "`mode: direct` is not served: the scoring script gets files",
-            "leave it out",
-            code="not_served",
-            at=(*at, "mode"),
-        )
-    return {"type": kind, "path": path, "mode": mode}, at
+    file = InputFile.read(written, (*at, name))
+    mode = file.mode or ("eval_mount" if file.type == "mltable" else "ro_mount")
+    return name, {"type": file.type, "path": file.path, "mode": mode}
 
 
-def _output(value: Any) -> dict[str, Any]:
-    if value is None:
-        return {}
-    at = ("outputs",)
-    names = list(value) if isinstance(value, Mapping) else []
-    if names != [OUTPUT]:
+def _outputs(value: Any, at: At) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or list(value) != [OUTPUT]:
         raise InvalidSpec(
             f"the only output of a model is `{OUTPUT}`",
             "for example `outputs: {score: {path: azureml://datastores/…}}`",
             at=at,
         )
     written = value[OUTPUT] or {}
-    body = check(written, keys.OUTPUT, (*at, OUTPUT), f"`{OUTPUT}`")
-    word(body, "type", (*at, OUTPUT), ("uri_folder",), "uri_folder")
-    word(body, "mode", (*at, OUTPUT), ("rw_mount", "upload"), "rw_mount")
-    return {key: body[key] for key in ("path", "name", "version", "mode") if body.get(key)}
+    OutputFile.read(written, (*at, OUTPUT))
+    return {key: written[key] for key in ("path", "name", "version", "mode") if written.get(key)}
+
+
+class InvocationFile(Settings, File):
+    subject: ClassVar[str] = "the invocation"
+    resolved: ClassVar[tuple[str, ...]] = ("outputs.*.path",)
+
+    deployment_name: Annotated[
+        str, Text(), Key("default: `defaults.deployment_name` of the endpoint")
+    ] = ""
+    inputs: Annotated[
+        tuple[str, dict[str, Any]] | None,
+        By(_inputs),
+        Key("one input: `{type, path, mode}` by a name, as of a job"),
+    ] = None
+    outputs: Annotated[
+        dict[str, Any],
+        By(_outputs),
+        Key("`score: {path}`: where the predictions go, as of a job"),
+    ] = Field(default_factory=dict)
+    job_name: Annotated[str, Text(), Key("default: a generated one")] = ""
+    experiment_name: Annotated[str, Text(), Key("default: the endpoint's name")] = ""
+    display_name: Annotated[str, Text(), Key()] = ""
+    description: Annotated[str, Text(), Key()] = ""
+    tags: Annotated[dict[str, str], Texts(), Key("of the job")] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], Texts(), Key("of the job")] = Field(default_factory=dict)
+    settings: Annotated[InnerSettings, _OVER] = InnerSettings()
+    resources: Annotated[ResourcesFile | None, _OVER] = None
+    instance_count: Annotated[int, Whole(1, 1000), Key("as in `resources`")] = 0
+
+    @rule("settings", *keys(Settings))
+    def _once(self) -> None:
+        refuse_twice(self, self.settings)
+
+    @rule("inputs")
+    def _one_input(self) -> None:
+        if self.inputs is None:
+            _inputs(None, ("inputs",))
+
+
+def read(document: Any) -> Invocation:
+    """
+    Raises:
+        InvalidSpec: the first thing that is wrong, with its place and the others.
+    """
+    file = InvocationFile.read(document)
+    assert file.inputs is not None
+    name, written = file.inputs
+    inner = document.get("settings") or {}
+    changes = {key: document[key] for key in keys(InnerSettings) if document.get(key) is not None}
+    in_resources = 0 if file.resources is None else file.resources.instance_count
+    return Invocation(
+        input=written,
+        input_at=("inputs", name),
+        output=file.outputs,
+        deployment_name=file.deployment_name,
+        job_name=file.job_name,
+        experiment_name=file.experiment_name,
+        display_name=file.display_name,
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
+        changes={**inner, **changes},
+        instance_count=file.instance_count or in_resources,
+    )

@@ -1,8 +1,7 @@
 """How a deployment scores: mini-batches, processes, retries, outputs, resources.
 
-Owns: `BatchSettings` and `Resources`, their defaults and bounds; the older form of a file, which
-has the settings at its top.
-Leaves: the whole file to deployment_spec.py; which keys there are to keys.py.
+Owns: their keys, defaults and bounds; the older form of a file, which has the settings at its top.
+Leaves: the whole file to deployment_spec.py.
 Always: a value is whole and within its bounds; every error says where by `at`.
 """
 
@@ -11,21 +10,31 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from torchyard.base.documents.models import (
+    At,
+    By,
+    Check,
+    Document,
+    Key,
+    Refused,
+    Truth,
+    Whole,
+    Word,
+    keys,
+)
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, text, texts
-from torchyard.batch_endpoints.spec import keys
-from torchyard.endpoints.spec.keys import check
-from torchyard.endpoints.spec.settings import bounded_integer, word, yes_or_no
+from torchyard.base.fields import described, text
+from torchyard.endpoints.spec.deployment_spec import AS_A_JOB, VARIABLES
 
 APPEND_ROW, SUMMARY_ONLY = "append_row", "summary_only"
 LEVELS = ("debug", "info", "warning", "error")
 _DAY_S = 86_400
-_MOST_FILES = 1_000_000
-_MOST_ERRORS = 2**31 - 1
+_AS_IN_SETTINGS = Key("as in `settings`: the older form of the file")
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}\Z")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}\Z", re.ASCII)
 _PERIOD = re.compile(r"PT(?:(\d{1,4})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?\Z", re.ASCII)
 
 
@@ -53,130 +62,130 @@ class Resources:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
-def batch_settings(document: Mapping[str, Any]) -> BatchSettings:
-    """Those below `settings`, else those at the top of the file.
+class Period(Check):
+    """Seconds as a number, or `PT5M` as Azure's clients send it."""
 
-    Raises:
-        InvalidSpec: a value is out of its bounds, or stands in both places.
-    """
-    written, key_path = _joined(document)
+    _seconds = Whole(1, 30 * _DAY_S)
 
-    def of(key: str) -> tuple[str, ...]:
-        return key_path[key]
-
-    retry_at = (*of("retry_settings"), "retry_settings")
-    retry = written.get("retry_settings")
-    retry = {} if retry is None else check(retry, keys.RETRY, retry_at, "`retry_settings`")
-    return BatchSettings(
-        bounded_integer(written, "mini_batch_size", of("mini_batch_size"), 10, 1, _MOST_FILES),
-        bounded_integer(
-            written,
-            "max_concurrency_per_instance",
-            of("max_concurrency_per_instance"),
-            *(1, 1, 1000),
-        ),
-        word(written, "output_action", of("output_action"), (APPEND_ROW, SUMMARY_ONLY), APPEND_ROW),
-        _file_name(written, of("output_file_name")),
-        bounded_integer(retry, "max_retries", retry_at, 3, 0, 100),
-        _seconds(retry, "timeout", retry_at, 30),
-        bounded_integer(written, "error_threshold", of("error_threshold"), -1, -1, _MOST_ERRORS),
-        word(written, "logging_level", of("logging_level"), LEVELS, "info"),
-    )
-
-
-def resources(document: Mapping[str, Any]) -> Resources:
-    """
-    Raises:
-        InvalidSpec: `instance_count` is not a number of nodes.
-    """
-    at = ("resources",)
-    if document.get("resources") is None:
-        return Resources()
-    body = check(document["resources"], keys.RESOURCES, at, "`resources`")
-    count = bounded_integer(body, "instance_count", at, 1, 1, 1000)
-    others = {key: value for key, value in body.items() if key != "instance_count"}
-    return Resources(count, others)
-
-
-def splits_failed_batches(document: Mapping[str, Any]) -> bool:
-    at = ("torchyard",)
-    if document.get("torchyard") is None:
-        return True
-    body = check(document["torchyard"], keys.OWN, at, "`torchyard`")
-    return yes_or_no(body, "split_failed_batches", at, True)
-
-
-def variables(document: Mapping[str, Any]) -> dict[str, str]:
-    """`environment_variables`, those below `settings` last.
-
-    Raises:
-        InvalidSpec: a name that a process can't have.
-    """
-    settings = document.get("settings")
-    values = _variables(document, ())
-    if isinstance(settings, Mapping):
-        values.update(_variables(settings, ("settings",)))
-    return values
-
-
-def _variables(body: Mapping[str, Any], at: tuple[str, ...]) -> dict[str, str]:
-    values = texts(body, "environment_variables", at)
-    for variable, value in values.items():
-        if not _VARIABLE.match(variable) or "\0" in value:
-            raise InvalidSpec(
-                f"`{variable[:80]}` is not a valid name for an environment variable",
-                "use letters, digits and `_`, beginning with a letter",
-                at=(*at, "environment_variables", variable),
-            )
-    return values
-
-
-def _joined(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """The settings, and by key where each stands."""
-    at = ("settings",)
-    inner = document.get("settings")
-    inner = {} if inner is None else check(inner, keys.SETTINGS, at, "`settings`")
-    written: dict[str, Any] = {}
-    key_paths: dict[str, tuple[str, ...]] = {}
-    for key in (key.name for key in keys.SETTINGS):
-        key_paths[key] = at
-        if key == "environment_variables":
-            continue
-        if document.get(key) is not None:
-            if inner.get(key) is not None:
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> int:
+        value = body[key]
+        if isinstance(value, str):
+            match = _PERIOD.match(value)
+            if match is None or not any(match.groups()):
                 raise InvalidSpec(
-                    f"`{key}` is there twice, at the top and in `settings`",
-                    "leave out the one at the top",
-                    at=(key,),
+                    f"`{key}` must be a number of seconds, not {described(value)}",
+                    f"for example `{key}: 300`",
+                    at=(*at, key),
                 )
-            written[key], key_paths[key] = document[key], ()
-        elif inner.get(key) is not None:
-            written[key] = inner[key]
-    return written, key_paths
+            hours, minutes, seconds = (int(part or 0) for part in match.groups())
+            value = hours * 3600 + minutes * 60 + seconds
+        return self._seconds.read({key: value}, key, at, default)
+
+    def schema(self) -> dict[str, Any]:
+        return self._seconds.schema()
 
 
-def _file_name(body: Mapping[str, Any], at: tuple[str, ...]) -> str:
-    value = text(body, "output_file_name", at) or "predictions.csv"
-    if not _FILE_NAME.match(value) or value in (".", ".."):
+class RetrySettings(Document):
+    max_retries: Annotated[int, Whole(0, 100), Key("tries of a mini-batch after its first")] = 3
+    timeout: Annotated[int, Period(), Key("seconds that one call of `run()` may take")] = 30
+
+
+def _file_name(value: Any, at: At) -> str:
+    name = text({at[-1]: value}, str(at[-1]), at[:-1]) or BatchSettings.output_file_name
+    if not _FILE_NAME.match(name) or name in (".", ".."):
         raise InvalidSpec(
-            f"`{value[:80]}` is not a file's name",
+            f"`{name[:80]}` is not a file's name",
             "for example `output_file_name: predictions.csv`",
-            at=(*at, "output_file_name"),
+            at=at,
         )
-    return value
+    return name
 
 
-def _seconds(body: Mapping[str, Any], key: str, at: tuple[str, ...], default: int) -> int:
-    """A number, or `PT5M` as Azure's clients send it."""
-    value = body.get(key)
-    if isinstance(value, str):
-        match = _PERIOD.match(value)
-        if match is None or not any(match.groups()):
+class Settings(Document):
+    """Those of a deployment or an invocation, below `settings` or at the top of the file."""
+
+    mini_batch_size: Annotated[int, Whole(1, 1_000_000), Key("files of one call of `run()`")] = 10
+    max_concurrency_per_instance: Annotated[
+        int, Whole(1, 1000), Key("scoring processes of a node")
+    ] = 1
+    output_action: Annotated[
+        str,
+        Word(APPEND_ROW, SUMMARY_ONLY),
+        Key("`append_row` (the default) or `summary_only`"),
+    ] = APPEND_ROW
+    output_file_name: Annotated[str, By(_file_name), Key("default `predictions.csv`")] = (
+        "predictions.csv"
+    )
+    retry_settings: Annotated[RetrySettings, Key("see below")] = RetrySettings()
+    error_threshold: Annotated[
+        int, Whole(-1, 2**31 - 1), Key("files that may fail; more end the job; -1: any number")
+    ] = -1
+    logging_level: Annotated[
+        str, Word(*LEVELS), Key("`debug`, `info` (the default), `warning`, `error`")
+    ] = "info"
+
+    @property
+    def batch_settings(self) -> BatchSettings:
+        return BatchSettings(
+            self.mini_batch_size,
+            self.max_concurrency_per_instance,
+            self.output_action,
+            self.output_file_name,
+            self.retry_settings.max_retries,
+            self.retry_settings.timeout,
+            self.error_threshold,
+            self.logging_level,
+        )
+
+
+class InnerSettings(Settings):
+    environment_variables: Annotated[
+        dict[str, str], VARIABLES, Key("over those of the deployment")
+    ] = Field(default_factory=dict)
+
+
+class ResourcesFile(Document):
+    instance_count: Annotated[int, Whole(1, 1000), Key("nodes that score together")] = 1
+    instance_type: Annotated[Any, Key("nodes are what the compute has", "satisfied")] = None
+    shm_size: Annotated[Any, Key(AS_A_JOB, "satisfied")] = None
+    docker_args: Annotated[Any, Key(AS_A_JOB, "satisfied")] = None
+    properties: Annotated[None, Refused("they are for Azure's own schedulers: remove them")] = None
+
+    @property
+    def resources(self) -> Resources:
+        names = self.model_fields_set - {"instance_count", "properties"}
+        return Resources(self.instance_count, {name: getattr(self, name) for name in sorted(names)})
+
+
+class OwnSettings(Document):
+    take_over: Annotated[
+        bool, Truth(), Key("`true`: another's becomes [yours](ownership.md); not kept")
+    ] = False
+    split_failed_batches: Annotated[
+        bool,
+        Truth(),
+        Key(
+            "`true` (the default): a mini-batch that fails is halved until only the files remain "
+            "that can't be scored"
+        ),
+    ] = True
+
+
+def refuse_twice(file: Settings, inner: Settings) -> None:
+    """
+    Raises:
+        InvalidSpec: a setting stands at the top of the file and below `settings`.
+    """
+    for key in keys(Settings):
+        if key in file.model_fields_set and key in inner.model_fields_set:
             raise InvalidSpec(
-                f"`{key}` must be a number of seconds, not {described(value)}",
-                f"for example `{key}: 300`",
-                at=(*at, key),
+                f"`{key}` is there twice, at the top and in `settings`",
+                "leave out the one at the top",
+                at=(key,),
             )
-        hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        body = {key: hours * 3600 + minutes * 60 + seconds}
-    return bounded_integer(body, key, at, default, 1, 30 * _DAY_S)
+
+
+def joined(file: Settings, inner: Settings) -> BatchSettings:
+    """The settings, wherever each stands."""
+    written = {key: getattr(file, key) for key in keys(Settings) if key in file.model_fields_set}
+    return inner.model_copy(update=written).batch_settings

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from torchyard.base.db import Database
+from torchyard.base.documents import models
 from torchyard.base.errors import (
     Conflict,
     InvalidInput,
@@ -34,9 +35,9 @@ from torchyard.endpoints.records.types import (
     InstanceState,
     ProvisioningState,
 )
-from torchyard.endpoints.spec import deployment_spec, keys
+from torchyard.endpoints.spec import deployment_spec
 from torchyard.endpoints.spec.changes import changed, changes_what_runs
-from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
+from torchyard.endpoints.spec.deployment_spec import DeploymentSpec, OnlineDeploymentFile
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records import job_masking
@@ -135,7 +136,7 @@ def update(
         InvalidSpec: what is wrong, and where.
     """
     old = get(services.db, workspace, endpoint_name, name)
-    document = changed(old.document, changes, [key.name for key in keys.DEPLOYMENT])
+    document = changed(old.document, changes, list(models.keys(OnlineDeploymentFile)))
     document |= {"name": old.name, "endpoint_name": old.endpoint}
     return create(services, workspace, endpoint_name, document, identity)
 

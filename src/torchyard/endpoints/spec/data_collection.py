@@ -1,6 +1,6 @@
 """`data_collector` of a deployment's file: which collections are kept, where and how much of them.
 
-Owns: `DataCollector` and `Collection`, their defaults and bounds.
+Owns: its keys; `DataCollector` and `Collection`, their defaults.
 Leaves: keeping requests to router/collecting.py, the data assets to records/collected_data.py.
 Always: a collection's name is one folder's name; every error says where by `at`.
 """
@@ -10,12 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from torchyard.base.documents.models import (
+    At,
+    By,
+    Document,
+    Key,
+    Refused,
+    Share,
+    Truth,
+    Word,
+)
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.base.fields import described
 from torchyard.base.refs import NAME_PATTERN, parse
-from torchyard.endpoints.spec import keys, settings
 
 INPUTS, OUTPUTS, REQUEST, RESPONSE = "model_inputs", "model_outputs", "request", "response"
 ROLLING = ("hour", "minute", "day", "month", "year")
@@ -44,86 +55,104 @@ class DataCollector:
     rolling_rate: str = "hour"
 
 
-def data_collector(document: Mapping[str, Any]) -> DataCollector | None:
-    """None where nothing is to be kept.
+def _data_name(value: Any, at: At) -> str:
+    if value not in (None, "") and not (isinstance(value, str) and NAME_PATTERN.match(value)):
+        raise InvalidSpec(
+            f"`{str(value)[:80]}` is not a valid name for data",
+            "use letters, digits, `_`, `-` and `.`",
+            at=at,
+        )
+    return str(value)
 
-    Raises:
-        InvalidSpec: what is wrong, and where.
-    """
-    at = ("data_collector",)
-    value = document.get(at[0])
-    if value is None:
-        return None
-    body = keys.check(value, keys.COLLECTOR, at, "`data_collector`")
-    rate = settings.share(body, "sampling_rate", at, 1.0)
-    rolling = settings.word(body, "rolling_rate", at, ROLLING, "hour")
-    listed = body.get("collections") or {}
+
+def _version(value: Any, at: At) -> str:
+    version = str(value)
+    if version and not _VERSION.match(version):
+        raise InvalidSpec(f"`{version[:80]}` is not a version", "for example `1`", at=at)
+    return version
+
+
+class CollectedData(Document):
+    name: Annotated[str, By(_data_name), Key("default `<endpoint>-<deployment>-<collection>`")] = ""
+    version: Annotated[str, By(_version), Key("default 1")] = ""
+    path: Annotated[
+        None, Refused("the files are in `workspaceblobstore`, below `modelDataCollector`")
+    ] = None
+
+
+def _data(value: Any, at: At) -> CollectedData:
+    """The data asset of a collection, each part of it empty for the default."""
+    if value == "":
+        return CollectedData()
+    if not isinstance(value, str):
+        return CollectedData.read(value, at)
+    try:
+        reference = parse(value)
+    except InvalidInput as error:
+        raise InvalidSpec(error.message, error.hint, at=at) from error
+    if reference.label or reference.registry:
+        raise InvalidSpec(
+            f"`{value[:80]}` names no version of this workspace's data",
+            "write `azureml:<name>:<version>`",
+            at=at,
+        )
+    return CollectedData(name=reference.name, version=_version(reference.version, at))
+
+
+class CollectionSettings(Document):
+    enabled: Annotated[bool, Truth(), Key("`true` or `false`")] = True
+    sampling_rate: Annotated[float | None, Share(), Key("0 to 1")] = None
+    data: Annotated[
+        CollectedData, By(_data), Key("the data asset: `azureml:<name>:<version>`, or see below")
+    ] = CollectedData()
+    client_id: Annotated[None, Refused("the server writes with its own rights")] = None
+
+
+def _collections(value: Any, at: At) -> dict[str, CollectionSettings]:
+    listed = value or {}
     if not isinstance(listed, Mapping):
         raise InvalidSpec(
             f"`collections` must be a mapping, not {described(listed)}",
             "for example `collections: {model_inputs: {enabled: true}}`",
-            at=(*at, "collections"),
+            at=at,
         )
     if len(listed) > _MOST:
         raise InvalidSpec(
-            f"{len(listed)} collections are more than {_MOST}",
-            "leave some out",
-            at=(*at, "collections"),
+            f"{len(listed)} collections are more than {_MOST}", "leave some out", at=at
         )
-    enabled = []
-    for name, written in listed.items():
-        collection = _collection(name, written, (*at, "collections", str(name)), rate)
-        if collection is not None:
-            enabled.append(collection)
-    return DataCollector(tuple(enabled), rolling) if enabled else None
-
-
-def _collection(
-    name: Any, written: Any, at: tuple[str, ...], default_rate: float
-) -> Collection | None:
-    """None for one that is not enabled."""
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidSpec(
-            f"`{str(name)[:80]}` is not a collection's name",
-            "use letters, digits and `_`, beginning with a letter, such as `model_inputs`",
-            at=at,
-        )
-    body = keys.check(written or {}, keys.COLLECTION, at, f"`{name}`")
-    data_name, data_version = _data(body.get("data"), (*at, "data"))
-    rate = settings.share(body, "sampling_rate", at, default_rate)
-    if not settings.yes_or_no(body, "enabled", at, True):
-        return None
-    return Collection(name, rate, data_name, data_version)
-
-
-def _data(value: Any, at: tuple[str, ...]) -> tuple[str, str]:
-    """Name and version of the data asset, each empty for the default."""
-    if value is None or value == "":
-        return "", ""
-    if isinstance(value, str):
-        try:
-            reference = parse(value)
-        except InvalidInput as error:
-            raise InvalidSpec(error.message, error.hint, at=at) from error
-        if reference.label or reference.registry:
+    for name in listed:
+        if not isinstance(name, str) or not _NAME.match(name):
             raise InvalidSpec(
-                f"`{value[:80]}` names no version of this workspace's data",
-                "write `azureml:<name>:<version>`",
-                at=at,
+                f"`{str(name)[:80]}` is not a collection's name",
+                "use letters, digits and `_`, beginning with a letter, such as `model_inputs`",
+                at=(*at, str(name)),
             )
-        return reference.name, _checked_version(reference.version, at)
-    body = keys.check(value, keys.COLLECTED_DATA, at, "`data`")
-    name, version = body.get("name"), body.get("version")
-    if name not in (None, "") and not (isinstance(name, str) and NAME_PATTERN.match(name)):
-        raise InvalidSpec(
-            f"`{str(name)[:80]}` is not a valid name for data",
-            "use letters, digits, `_`, `-` and `.`",
-            at=(*at, "name"),
+    return CollectionSettings.read_all(listed, at)
+
+
+class CollectorSettings(Document):
+    collections: Annotated[
+        dict[str, CollectionSettings],
+        By(_collections),
+        Key("`model_inputs`, `model_outputs`, `request`, `response`, more"),
+    ] = Field(default_factory=dict)
+    sampling_rate: Annotated[float, Share(), Key("0 to 1; of collections that have none")] = 1.0
+    rolling_rate: Annotated[
+        str, Word(*ROLLING), Key("`hour` (the default), `minute`, `day`, `month`, `year`")
+    ] = "hour"
+    request_logging: Annotated[None, Refused("headers are not collected")] = None
+
+    @property
+    def collector(self) -> DataCollector | None:
+        """None where nothing is to be kept."""
+        enabled = tuple(
+            Collection(
+                name,
+                self.sampling_rate if each.sampling_rate is None else each.sampling_rate,
+                each.data.name,
+                each.data.version,
+            )
+            for name, each in self.collections.items()
+            if each.enabled
         )
-    return name or "", _checked_version("" if version is None else str(version), (*at, "version"))
-
-
-def _checked_version(version: str, at: tuple[str, ...]) -> str:
-    if version and not _VERSION.match(version):
-        raise InvalidSpec(f"`{version[:80]}` is not a version", "for example `1`", at=at)
-    return version
+        return DataCollector(enabled, self.rolling_rate) if enabled else None

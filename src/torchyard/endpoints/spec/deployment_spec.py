@@ -10,19 +10,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base.documents import expressions, faults
-from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, mapping, text, texts
-from torchyard.endpoints.spec import (
-    data_collection,
-    endpoint_spec,
-    inference_config,
-    keys,
-    settings,
+from pydantic import Field
+
+from torchyard.base.documents.models import (
+    At,
+    By,
+    Document,
+    File,
+    Key,
+    Refused,
+    Text,
+    Texts,
+    Truth,
+    Whole,
+    Word,
+    rule,
 )
-from torchyard.endpoints.spec.data_collection import DataCollector
+from torchyard.base.errors import InvalidSpec
+from torchyard.base.fields import described, texts
+from torchyard.endpoints.spec import inference_config, settings
+from torchyard.endpoints.spec.data_collection import CollectorSettings, DataCollector
+from torchyard.endpoints.spec.endpoint_spec import READ_ONLY, check_name
+from torchyard.endpoints.spec.inference_config import InferenceConfig
 from torchyard.endpoints.spec.settings import (
     OwnSettings,
     Probe,
@@ -31,13 +42,25 @@ from torchyard.endpoints.spec.settings import (
 )
 from torchyard.shared.plurals import plural
 
-_REQUESTS, _PROBE, _SCALE, _OWN = RequestSettings(), Probe(), ScaleSettings(), OwnSettings()
 MLFLOW = "mlflow_model"
-_TYPES = ("custom_model", MLFLOW, "triton_model")
+AS_A_JOB = "as of a job: see [the job file](job-file.md)"
+_REQUESTS, _PROBE, _SCALE, _OWN = RequestSettings(), Probe(), ScaleSettings(), OwnSettings()
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}\Z", re.ASCII)
 WORKERS = "WORKER_COUNT"
 """How many processes of an instance answer requests, each one at a time; 1 by default."""
 _FOLDER = re.compile(r"[\w.-]{1,100}\Z", re.ASCII)
+_TRITON = (
+    "`type: triton_model` is not served: no Triton server runs here",
+    "deploy the ONNX file or the TorchScript program itself, as `custom_model`",
+)
+_KUBERNETES = (
+    "`type: kubernetes` is not served",
+    "leave it out, and name a cluster by `torchyard: {cluster: …}`",
+)
+_EGRESS = (
+    "`egress_public_network_access: disabled` is not served",
+    "an owner of the workspace limits the network of its jobs",
+)
 
 
 @dataclass(frozen=True)
@@ -89,161 +112,236 @@ class DeploymentSpec:
     notices: tuple[str, ...] = ()
 
 
-@faults.all_at_once
-def read(document: Any) -> DeploymentSpec:
-    """Check a deployment file's mapping and give every key its default.
+class ModelFile(Document):
+    path: Annotated[
+        str, Text(), Key("a file or folder here, or what a model's `path` may name")
+    ] = ""
+    type: Annotated[
+        str,
+        Word("custom_model", MLFLOW, refused={"triton_model": _TRITON}),
+        Key("`custom_model` (the default) or `mlflow_model`"),
+    ] = "custom_model"
+    name: Annotated[str, Text(), Key("registers the model under this name")] = ""
+    version: Annotated[str, By(lambda value, at: str(value)), Key("of the name")] = ""
+    description: Annotated[str, Text(), Key("of the name")] = ""
+    folder: Annotated[
+        str, Text(), Key("its folder below `AZUREML_MODEL_DIR`; the client writes it")
+    ] = ""
+    is_file: Annotated[bool, Truth(), Key("it is one file; the server writes it")] = False
 
-    Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
-    """
-    body = mapping(document, "the deployment")
-    # First, for these are why other keys are there: the type and an image's own server.
-    if settings.word(body, "type", (), ("managed", "kubernetes"), "managed") == "kubernetes":
-        raise InvalidSpec(
-            "`type: kubernetes` is not served",
-            "leave it out, and name a cluster by `torchyard: {cluster: …}`",
-            code="not_served",
-            at=("type",),
-        )
-    routes_notice = _routes_notice(body)
-    body = keys.check(body, keys.DEPLOYMENT, (), "the deployment")
-    expressions.refuse(body)
-    _egress(body)
-    return DeploymentSpec(
-        name=endpoint_spec.name(body, "name", "the deployment"),
-        endpoint_name=endpoint_spec.name(body, "endpoint_name", "the deployment"),
-        model=_model(body.get("model")),
-        code=_code(body.get("code_configuration")),
-        environment=_environment(body),
-        environment_variables=_variables(body),
-        instance_type=text(body, "instance_type"),
-        instance_count=settings.bounded_integer(body, "instance_count", (), 1, 1, 1000),
-        request_settings=settings.request_settings(body),
-        liveness_probe=settings.probe(body, "liveness_probe"),
-        readiness_probe=settings.probe(body, "readiness_probe"),
-        scale_settings=settings.scale_settings(body),
-        data_collector=data_collection.data_collector(body),
-        own_settings=settings.own_settings(body),
-        description=text(body, "description"),
-        tags=texts(body, "tags"),
-        properties=texts(body, "properties"),
-        notices=(*routes_notice, *_notices(body)),
-    )
+    @rule("path")
+    def _path(self) -> None:
+        if not self.path:
+            raise InvalidSpec("`model` has no `path`", "for example `path: ./model`")
+
+    @rule("folder")
+    def _folder(self) -> None:
+        if self.folder and (not _FOLDER.match(self.folder) or self.folder in (".", "..")):
+            raise InvalidSpec(f"`{self.folder[:50]}` is not a folder's name", at=("folder",))
 
 
-def _model(value: Any) -> ModelReference | None:
-    if value is None or value == "":
-        return None
-    if isinstance(value, str):
-        return ModelReference(value)
-    at = ("model",)
-    body = keys.check(value, keys.MODEL, at, "`model`")
-    kind = settings.word(body, "type", at, _TYPES, "custom_model")
-    if kind == "triton_model":
-        raise InvalidSpec(
-            "`type: triton_model` is not served: no Triton server runs here",
-            "deploy the ONNX file or the TorchScript program itself, as `custom_model`",
-            code="not_served",
-            at=(*at, "type"),
-        )
-    path = text(body, "path", at)
-    if not path:
-        raise InvalidSpec("`model` has no `path`", "for example `path: ./model`", at=at)
-    folder = text(body, "folder", at)
-    if folder and (not _FOLDER.match(folder) or folder in (".", "..")):
-        raise InvalidSpec(f"`{folder[:50]}` is not a folder's name", at=(*at, "folder"))
-    version = body.get("version")
-    return ModelReference(
-        path,
-        kind,
-        text(body, "name", at),
-        "" if version is None else str(version),
-        text(body, "description", at),
-        folder,
-        settings.yes_or_no(body, "is_file", at, False),
-    )
+class CodeFile(Document):
+    code: Annotated[str, Text(), Key("a folder here; a snapshot is taken")] = ""
+    scoring_script: Annotated[str, Text(), Key("a Python file in it, with `init` and `run`")] = ""
 
+    @rule("code")
+    def _code(self) -> None:
+        self._there("code", self.code)
 
-def _code(value: Any) -> CodeConfiguration | None:
-    if value is None:
-        return None
-    at = ("code_configuration",)
-    body = keys.check(value, keys.CODE, at, "`code_configuration`")
-    code, script = text(body, "code", at), text(body, "scoring_script", at)
-    for key, written in (("code", code), ("scoring_script", script)):
-        if not written:
+    @rule("scoring_script")
+    def _script(self) -> None:
+        script = self.scoring_script
+        self._there("scoring_script", script)
+        is_outside = script.startswith("/") or ".." in script.split("/") or "\0" in script
+        if not script.endswith(".py") or is_outside:
+            raise InvalidSpec(
+                f"`{script[:80]}` is not a Python file in the code's folder",
+                "for example `scoring_script: score.py`",
+                at=("scoring_script",),
+            )
+
+    def _there(self, key: str, value: str) -> None:
+        if not value:
             raise InvalidSpec(
                 f"`code_configuration` has no `{key}`",
                 "for example `{code: ./src, scoring_script: score.py}`",
-                at=at,
             )
-    parts = script.split("/")
-    if not script.endswith(".py") or script.startswith("/") or ".." in parts or "\0" in script:
-        raise InvalidSpec(
-            f"`{script[:80]}` is not a Python file in the code's folder",
-            "for example `scoring_script: score.py`",
-            at=(*at, "scoring_script"),
-        )
-    return CodeConfiguration(code, script.removeprefix("./"))
 
 
-def _environment(body: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
-    value = body.get("environment")
-    if value is None or value == "":
+def _model(value: Any, at: At) -> ModelReference | None:
+    if value == "":
+        return None
+    if isinstance(value, str):
+        return ModelReference(value)
+    return ModelReference(**dict(ModelFile.read(value, at)))
+
+
+def _code(value: Any, at: At) -> CodeConfiguration:
+    file = CodeFile.read(value, at)
+    return CodeConfiguration(file.code, file.scoring_script.removeprefix("./"))
+
+
+def _environment(value: Any, at: At) -> str | Mapping[str, Any] | None:
+    if value == "":
         return None
     if not isinstance(value, str | Mapping):
         raise InvalidSpec(
             f"`environment` must be a name or a mapping, not {described(value)}",
             "for example `environment: {conda_file: conda.yml}`",
-            at=("environment",),
+            at=at,
         )
+    if isinstance(value, Mapping) and value.get("inference_config"):
+        InferenceConfig.read(value["inference_config"], (*at, "inference_config"))
     return value
 
 
-def _routes_notice(body: Mapping[str, Any]) -> tuple[str, ...]:
-    environment = body.get("environment")
-    if not isinstance(environment, Mapping):
-        return ()
-    notice = inference_config.check(environment, body.get("code_configuration") is not None)
-    return (notice,) if notice else ()
-
-
-def _variables(body: Mapping[str, Any]) -> dict[str, str]:
-    values = texts(body, "environment_variables")
-    for variable, value in values.items():
-        if not _VARIABLE.match(variable) or "\0" in value:
+def _variables(value: Any, at: At) -> dict[str, str]:
+    values = texts({at[-1]: value}, str(at[-1]), at[:-1])
+    for variable, text in values.items():
+        if not _VARIABLE.match(variable) or "\0" in text:
             raise InvalidSpec(
                 f"`{variable[:80]}` is not a valid name for an environment variable",
                 "use letters, digits and `_`, beginning with a letter",
-                at=("environment_variables", variable),
+                at=(*at, variable),
             )
     return values
 
 
-def _egress(body: Mapping[str, Any]) -> None:
-    key = "egress_public_network_access"
-    if settings.word(body, key, (), ("enabled", "disabled"), "enabled") == "disabled":
-        raise InvalidSpec(
-            f"`{key}: disabled` is not served",
-            "an owner of the workspace limits the network of its jobs",
-            code="not_served",
-            at=(key,),
-        )
+VARIABLES = By(_variables)
 
 
-def _notices(body: Mapping[str, Any]) -> tuple[str, ...]:
-    notices = []
-    if settings.yes_or_no(body, "app_insights_enabled", (), False):
-        notices.append(
-            "`app_insights_enabled` has no effect: logs are in `yard online-deployment get-logs`"
-        )
-    requests = settings.request_settings(body).max_concurrent_requests_per_instance
-    processes = _variables(body).get(WORKERS) or "1"
-    if processes.isdecimal() and requests > int(processes):
-        notices.append(
-            f"an instance gets {requests} requests at once and has "
-            f"{processes} {plural('process', int(processes))} to serve them: the others wait "
-            f"in it. Write `environment_variables: {{{WORKERS}: {requests}}}`, or lower "
-            "`max_concurrent_requests_per_instance`"
-        )
-    return tuple(notices)
+class DeploymentFile(File):
+    """The file of either kind of deployment, as far as they have the same keys."""
+
+    subject: ClassVar[str] = "the deployment"
+
+    name: Annotated[str, Text(), Key("as of an endpoint")] = ""
+    endpoint_name: Annotated[str, Text(), Key("an endpoint of the same workspace")] = ""
+    description: Annotated[str, Text(), Key()] = ""
+    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(
+        default_factory=dict
+    )
+    model: Annotated[
+        ModelReference | None, By(_model), Key("`azureml:<name>:<version>`, or `{path, type}`")
+    ] = None
+    code_configuration: Annotated[
+        CodeConfiguration | None,
+        By(_code),
+        Key("`{code, scoring_script}`; MLflow and ONNX need none"),
+    ] = None
+    environment: Annotated[
+        str | Mapping[str, Any] | None,
+        By(_environment),
+        Key(f"{AS_A_JOB}; an MLflow model brings its own"),
+    ] = None
+    environment_variables: Annotated[dict[str, str], VARIABLES, Key(AS_A_JOB)] = Field(
+        default_factory=dict
+    )
+    id: Annotated[None, READ_ONLY] = None
+    provisioning_state: Annotated[None, READ_ONLY] = None
+
+    @rule("name")
+    def _name(self) -> None:
+        check_name(self.name, "name", self.subject)
+
+    @rule("endpoint_name")
+    def _endpoint_name(self) -> None:
+        check_name(self.endpoint_name, "endpoint_name", self.subject)
+
+    @rule("environment", "code_configuration")
+    def _server(self) -> None:
+        inference_config.refuse_other_servers(self.environment, self.code_configuration is not None)
+
+
+class OnlineDeploymentFile(DeploymentFile):
+    type: Annotated[
+        str,
+        Word("managed", refused={"kubernetes": _KUBERNETES}),
+        Key("`managed`", "satisfied"),
+    ] = "managed"
+    instance_type: Annotated[
+        str, Text(), Key("the cluster decides: `torchyard: {cluster: …}`", "satisfied")
+    ] = ""
+    instance_count: Annotated[int, Whole(1, 1000), Key("1 or more")] = 1
+    request_settings: Annotated[RequestSettings, Key("see below")] = _REQUESTS
+    liveness_probe: Annotated[Probe, Key("see below")] = _PROBE
+    readiness_probe: Annotated[Probe, Key("see below")] = _PROBE
+    scale_settings: Annotated[ScaleSettings, Key("see below")] = _SCALE
+    data_collector: Annotated[CollectorSettings | None, Key("see below")] = None
+    app_insights_enabled: Annotated[
+        bool, Truth(), Key("logs and metrics are kept here, whatever it says", "satisfied")
+    ] = False
+    egress_public_network_access: Annotated[
+        str, Word("enabled", refused={"disabled": _EGRESS}), Key("`enabled`", "satisfied")
+    ] = "enabled"
+    torchyard: Annotated[OwnSettings, Key("torchyard's own, see below")] = _OWN
+    model_mount_path: Annotated[
+        None, Refused("read the model's folder from `AZUREML_MODEL_DIR`")
+    ] = None
+    resources: Annotated[
+        None, Refused("of Kubernetes; name a cluster: `torchyard: {cluster: …}`")
+    ] = None
+
+    @rule("tags")
+    def _own_tags(self) -> None:
+        settings.refuse_unknown_texts(self.tags, "tags")
+
+    @rule("properties")
+    def _own_properties(self) -> None:
+        settings.refuse_unknown_texts(self.properties, "properties")
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What has no effect here."""
+        notices = []
+        environment = self.environment if isinstance(self.environment, Mapping) else {}
+        config = environment.get("inference_config")
+        if config and InferenceConfig.read(config).has_port:
+            notices.append(inference_config.NOTICE)
+        if self.app_insights_enabled:
+            notices.append(
+                "`app_insights_enabled` has no effect: logs are in `yard online-deployment "
+                "get-logs`"
+            )
+        requests = self.request_settings.max_concurrent_requests_per_instance
+        processes = self.environment_variables.get(WORKERS) or "1"
+        if processes.isdecimal() and requests > int(processes):
+            notices.append(
+                f"an instance gets {requests} requests at once and has "
+                f"{processes} {plural('process', int(processes))} to serve them: the others wait "
+                f"in it. Write `environment_variables: {{{WORKERS}: {requests}}}`, or lower "
+                "`max_concurrent_requests_per_instance`"
+            )
+        return tuple(notices)
+
+
+def read(document: Any) -> DeploymentSpec:
+    """Check a deployment file's mapping and give every key its default.
+
+    Raises:
+        InvalidSpec: the first thing that is wrong, with its place and the others.
+    """
+    written = settings.with_own_texts(document) if isinstance(document, Mapping) else document
+    file = OnlineDeploymentFile.read(written)
+    collector = file.data_collector
+    return DeploymentSpec(
+        name=file.name,
+        endpoint_name=file.endpoint_name,
+        model=file.model,
+        code=file.code_configuration,
+        environment=file.environment,
+        environment_variables=file.environment_variables,
+        instance_type=file.instance_type,
+        instance_count=file.instance_count,
+        request_settings=file.request_settings,
+        liveness_probe=file.liveness_probe,
+        readiness_probe=file.readiness_probe,
+        scale_settings=file.scale_settings,
+        data_collector=None if collector is None else collector.collector,
+        own_settings=file.torchyard,
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
+        notices=file.notices,
+    )

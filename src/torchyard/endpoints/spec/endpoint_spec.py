@@ -10,15 +10,35 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base.documents import expressions, faults
+from pydantic import Field
+
+from torchyard.base.documents.models import (
+    At,
+    By,
+    File,
+    Key,
+    Refused,
+    Text,
+    Texts,
+    Whole,
+    Word,
+    rule,
+)
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, mapping, text, texts
-from torchyard.endpoints.spec import keys, settings
+from torchyard.base.fields import described
 
 AUTH_MODES = ("key", "aml_token", "aad_token")
+READ_ONLY = Refused("only the server writes it: remove it")
+NETWORK = {
+    "disabled": (
+        "`public_network_access: disabled` is not served",
+        "leave it out: who reaches the server's address reaches its endpoints",
+    )
+}
 _NAME = re.compile(r"[a-zA-Z](?:[a-zA-Z0-9]|-(?!-)){1,30}[a-zA-Z0-9]\Z", re.ASCII)
+_PERCENT = Whole(0, 100)
 
 
 @dataclass(frozen=True)
@@ -34,42 +54,28 @@ class EndpointSpec:
     mirror_traffic: Mapping[str, int] | None = None
 
 
-@faults.all_at_once
-def read(document: Any) -> EndpointSpec:
-    """Check an endpoint file's mapping and give every key its default.
+def no_identity(hint: str) -> By:
+    """Of an endpoint, which has none of its own; `hint` says whose it has."""
 
-    Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
-    """
-    body = keys.check(mapping(document, "the endpoint"), keys.ENDPOINT, (), "the endpoint")
-    expressions.refuse(body)
-    settings.word(body, "kind", (), ("managed",), "managed")
-    settings.word(body, "type", (), ("online",), "online")
-    check_identity(body.get("identity"), "leave it out: instances run as the deployment's owner")
-    if settings.word(body, "public_network_access", (), ("enabled", "disabled"), "") == "disabled":
-        raise InvalidSpec(
-            "`public_network_access: disabled` is not served",
-            "leave it out: who reaches the server's address reaches its endpoints",
-            code="not_served",
-            at=("public_network_access",),
-        )
-    return EndpointSpec(
-        name=name(body, "name", "the endpoint"),
-        auth_mode=settings.word(body, "auth_mode", (), AUTH_MODES, "key"),
-        description=text(body, "description"),
-        tags=texts(body, "tags"),
-        properties=texts(body, "properties"),
-        traffic=_traffic(body),
-        mirror_traffic=_mirror(body),
-    )
+    def read(value: Any, at: At) -> None:
+        kind = value.get("type") if isinstance(value, Mapping) else value
+        plain = kind.lower().replace("_", "") if isinstance(kind, str) else ""
+        if plain not in ("systemassigned", "none"):
+            raise InvalidSpec(
+                f"`identity: {{type: {str(kind)[:40]}}}` is not served",
+                hint,
+                code="not_served",
+                at=at,
+            )
+
+    return By(read)
 
 
-def name(body: Mapping[str, Any], key: str, subject: str) -> str:
+def check_name(value: str, key: str, subject: str) -> None:
     """
     Raises:
         InvalidSpec: it is missing, or not within the grammar.
     """
-    value = text(body, key)
     if not _NAME.match(value):
         raise InvalidSpec(
             f"`{value[:50]}` is not a valid `{key}`" if value else f"{subject} has no `{key}`",
@@ -77,68 +83,117 @@ def name(body: Mapping[str, Any], key: str, subject: str) -> str:
             "ending with a dash",
             at=(key,) if value else (),
         )
-    return value
 
 
-def _traffic(body: Mapping[str, Any]) -> Mapping[str, int] | None:
-    if body.get("traffic") is None:
-        return None
-    percent = _percent(body, "traffic")
-    total = sum(percent.values())
-    if total not in (0, 100):
+def _percent(value: Any, at: At) -> dict[str, int]:
+    key = str(at[-1])
+    if not isinstance(value, Mapping):
         raise InvalidSpec(
-            f"`traffic` adds up to {total}",
-            "the percentages of all deployments must add up to 100, or to 0 for none",
-            at=("traffic",),
-        )
-    return percent
-
-
-def _mirror(body: Mapping[str, Any]) -> Mapping[str, int] | None:
-    if body.get("mirror_traffic") is None:
-        return None
-    percent = _percent(body, "mirror_traffic")
-    if len([share for share in percent.values() if share]) > 1 or sum(percent.values()) > 50:
-        raise InvalidSpec(
-            "`mirror_traffic` names several deployments, or more than 50 percent",
-            "give one deployment a share of up to 50",
-            at=("mirror_traffic",),
-        )
-    return percent
-
-
-def _percent(body: Mapping[str, Any], key: str) -> dict[str, int]:
-    written = body[key]
-    if not isinstance(written, Mapping):
-        raise InvalidSpec(
-            f"`{key}` must be a mapping of deployments to percentages, not {described(written)}",
+            f"`{key}` must be a mapping of deployments to percentages, not {described(value)}",
             f"for example `{key}: {{blue: 90, green: 10}}`",
-            at=(key,),
+            at=at,
         )
     percent: dict[str, int] = {}
-    for deployment in written:
-        value = written[deployment]
-        if isinstance(value, str) and value.isdigit():
-            value = int(value[:9])
+    for deployment, written in value.items():
         where = str(deployment)
         if where.lower() in {name.lower() for name in percent}:
-            raise InvalidSpec(f"`{where}` is in `{key}` twice", "name it once", at=(key, where))
-        percent[where] = settings.bounded_integer({where: value}, where, (key,), 0, 0, 100)
+            raise InvalidSpec(f"`{where}` is in `{key}` twice", "name it once", at=(*at, where))
+        is_digits = isinstance(written, str) and written.isdigit()
+        share = int(written[:9]) if is_digits else 0 if written is None else written
+        percent[where] = _PERCENT.read({where: share}, where, at, 0)
     return percent
 
 
-def check_identity(value: Any, hint: str) -> None:
-    """
+class EndpointFile(File):
+    """The file of either kind of endpoint, as far as they have the same keys."""
+
+    subject: ClassVar[str] = "the endpoint"
+
+    name: Annotated[
+        str,
+        Text(),
+        Key("3 to 32 letters, digits and single dashes, beginning with a letter"),
+    ] = ""
+    description: Annotated[str, Text(), Key()] = ""
+    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(
+        default_factory=dict
+    )
+    public_network_access: Annotated[
+        str,
+        Word("enabled", refused=NETWORK),
+        Key("`enabled`; the server's address decides", "satisfied"),
+    ] = ""
+    location: Annotated[Any, Key("the server's machine", "satisfied")] = None
+    id: Annotated[None, READ_ONLY] = None
+    scoring_uri: Annotated[None, READ_ONLY] = None
+    openapi_uri: Annotated[None, READ_ONLY] = None
+    provisioning_state: Annotated[None, READ_ONLY] = None
+
+    @rule("name")
+    def _name(self) -> None:
+        check_name(self.name, "name", self.subject)
+
+
+class OnlineEndpointFile(EndpointFile):
+    auth_mode: Annotated[
+        str, Word(*AUTH_MODES), Key("`key` (the default), `aml_token`, `aad_token`")
+    ] = "key"
+    traffic: Annotated[
+        dict[str, int] | None,
+        By(_percent),
+        Key("percent by deployment, 0 or 100 in all; by `update` only"),
+    ] = None
+    mirror_traffic: Annotated[
+        dict[str, int] | None,
+        By(_percent),
+        Key("percent of requests that one deployment gets a copy of"),
+    ] = None
+    identity: Annotated[
+        None,
+        no_identity("leave it out: instances run as the deployment's owner"),
+        Key("`{type: system_assigned}`; the owner's rights are used", "satisfied"),
+    ] = None
+    kind: Annotated[str, Word("managed"), Key("`Managed`", "satisfied")] = "managed"
+    type: Annotated[str, Word("online"), Key("`online`", "satisfied")] = "online"
+    compute: Annotated[
+        None, Refused("leave it out; a deployment names a cluster: `torchyard: {cluster}`")
+    ] = None
+
+    @rule("traffic")
+    def _total(self) -> None:
+        total = sum((self.traffic or {}).values())
+        if total not in (0, 100):
+            raise InvalidSpec(
+                f"`traffic` adds up to {total}",
+                "the percentages of all deployments must add up to 100, or to 0 for none",
+                at=("traffic",),
+            )
+
+    @rule("mirror_traffic")
+    def _mirror(self) -> None:
+        shares = [share for share in (self.mirror_traffic or {}).values() if share]
+        if len(shares) > 1 or sum(shares) > 50:
+            raise InvalidSpec(
+                "`mirror_traffic` names several deployments, or more than 50 percent",
+                "give one deployment a share of up to 50",
+                at=("mirror_traffic",),
+            )
+
+
+def read(document: Any) -> EndpointSpec:
+    """Check an endpoint file's mapping and give every key its default.
+
     Raises:
-        InvalidSpec: an identity of its own; `hint` says whose an endpoint has.
+        InvalidSpec: the first thing that is wrong, with its place and the others.
     """
-    if value is None:
-        return
-    kind = value.get("type") if isinstance(value, Mapping) else value
-    if not isinstance(kind, str) or kind.lower().replace("_", "") not in ("systemassigned", "none"):
-        raise InvalidSpec(
-            f"`identity: {{type: {str(kind)[:40]}}}` is not served",
-            hint,
-            code="not_served",
-            at=("identity",),
-        )
+    file = OnlineEndpointFile.read(document)
+    return EndpointSpec(
+        name=file.name,
+        auth_mode=file.auth_mode,
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
+        traffic=file.traffic,
+        mirror_traffic=file.mirror_traffic,
+    )

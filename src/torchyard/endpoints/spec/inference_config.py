@@ -1,6 +1,6 @@
 """`environment.inference_config`: where the server of an image answers.
 
-Owns: its grammar; which of them say what holds here anyway.
+Owns: its keys; which of them say what holds here anyway.
 Leaves: the rest of the environment to environments/, starting the server to running/.
 Always: routes that an instance does not have are refused by name; ports have no effect, because
 each instance gets a free one.
@@ -9,11 +9,10 @@ each instance gets a free one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from torchyard.base.documents.models import Document, Key, Text, Whole, rule
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import text
-from torchyard.endpoints.spec import keys, settings
 
 _AT = ("environment", "inference_config")
 _BUILT = ("conda_file", "pip_requirements")
@@ -24,40 +23,56 @@ NOTICE = (
 )
 
 
-def check(environment: Mapping[str, Any], has_code: bool) -> str:
-    """What is to be said of it; empty where the environment has none.
+class Route(Document):
+    path: Annotated[
+        str, Text(), Key("that of azureml-inference-server-http; others are refused", "satisfied")
+    ] = ""
+    port: Annotated[
+        int, Whole(1, 65_535), Key("has no effect: each instance gets a free one", "satisfied")
+    ] = 0
+
+
+class InferenceConfig(Document):
+    liveness_route: Annotated[Route | None, Key("`{path: /}`", "satisfied")] = None
+    readiness_route: Annotated[Route | None, Key("`{path: /}`", "satisfied")] = None
+    scoring_route: Annotated[Route | None, Key("`{path: /score}`", "satisfied")] = None
+
+    @property
+    def has_port(self) -> bool:
+        return any(route.port for _, route in self if route is not None)
+
+    @rule(*_PATHS)
+    def _paths(self) -> None:
+        for name, route in self:
+            if route is not None and route.path not in ("", _PATHS[name]):
+                raise InvalidSpec(
+                    f"`{name}` has the path `{route.path[:80]}`, which is not served: scoring "
+                    "scripts are served by azureml-inference-server-http, whose path is "
+                    f"`{_PATHS[name]}`",
+                    f"write `path: {_PATHS[name]}`, or remove `inference_config`",
+                    code="not_served",
+                    at=(name, "path"),
+                )
+
+
+def refuse_other_servers(environment: Any, has_code: bool) -> None:
+    """
+    Args:
+        environment: as the file has it.
 
     Raises:
-        InvalidSpec: the image's own server would have to be started, or a route is another than
-            that of the inference server.
+        InvalidSpec: the image's own server would have to be started.
     """
-    if not environment.get("inference_config"):
-        return ""
-    body = keys.check(environment["inference_config"], keys.INFERENCE, _AT, "`inference_config`")
-    if not has_code and not any(environment.get(key) for key in _BUILT):
-        image = str(environment.get("image") or "")[:200]
-        server = f"the server of image `{image}`" if image else "an image's own server"
-        raise InvalidSpec(
-            f"`environment.inference_config` is not served: {server} is not started here",
-            "give `code_configuration` with a scoring script and an environment with its "
-            "packages; MLflow models, ONNX files and exported programs need no script",
-            code="not_served",
-            at=_AT,
-        )
-    has_port = False
-    for name, path in _PATHS.items():
-        if body.get(name) is None:
-            continue
-        at = (*_AT, name)
-        route = keys.check(body[name], keys.ROUTE, at, f"`{name}`")
-        has_port |= bool(settings.bounded_integer(route, "port", at, 0, 1, 65_535))
-        written = text(route, "path", at) or path
-        if written != path:
-            raise InvalidSpec(
-                f"`{name}` has the path `{written[:80]}`, which is not served: scoring scripts are "
-                f"served by azureml-inference-server-http, whose path is `{path}`",
-                f"write `path: {path}`, or remove `inference_config`",
-                code="not_served",
-                at=(*at, "path"),
-            )
-    return NOTICE if has_port else ""
+    if not isinstance(environment, Mapping) or not environment.get("inference_config"):
+        return
+    if has_code or any(environment.get(key) for key in _BUILT):
+        return
+    image = str(environment.get("image") or "")[:200]
+    server = f"the server of image `{image}`" if image else "an image's own server"
+    raise InvalidSpec(
+        f"`environment.inference_config` is not served: {server} is not started here",
+        "give `code_configuration` with a scoring script and an environment with its packages; "
+        "MLflow models, ONNX files and exported programs need no script",
+        code="not_served",
+        at=_AT,
+    )

@@ -1,251 +1,149 @@
 """The parts of a deployment's file: requests, probes, scaling, torchyard's own.
 
-Owns: their types, defaults and bounds.
-Leaves: the whole file to deployment_spec.py; which keys there are to keys.py; collected data to
-data_collection.py.
+Owns: their keys, defaults and bounds.
+Leaves: the whole file to deployment_spec.py; collected data to data_collection.py.
 Always: a value is whole and within its bounds; every error says where by `at`.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
+from pydantic import model_validator
+
+from torchyard.base.documents.models import At, By, Document, Key, Truth, Whole, Word, keys, rule
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, unknown_key
-from torchyard.endpoints.spec import keys
-from torchyard.jobs.spec.keys import Key
-
-At = Sequence[str | int]
+from torchyard.base.fields import unknown_key
 
 _DAY_S = 86_400
 _MOST_INSTANCES = 1000
 _PREFIX = "torchyard."
 
 
-@dataclass(frozen=True)
-class RequestSettings:
-    request_timeout_ms: int = 5000
-    max_concurrent_requests_per_instance: int = 1
-    max_queue_wait_ms: int = 500
+class RequestSettings(Document):
+    request_timeout_ms: Annotated[int, Whole(1, 180_000), Key("up to 180,000")] = 5000
+    max_concurrent_requests_per_instance: Annotated[int, Whole(1, 10_000), Key()] = 1
+    max_queue_wait_ms: Annotated[int, Whole(0, 3_600_000), Key()] = 500
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Document):
     """Times in seconds."""
 
-    initial_delay: int = 10
-    period: int = 10
-    timeout: int = 2
-    success_threshold: int = 1
-    failure_threshold: int = 30
+    initial_delay: Annotated[int, Whole(0, _DAY_S), Key("seconds before the first try")] = 10
+    period: Annotated[int, Whole(1, _DAY_S), Key("seconds between two")] = 10
+    timeout: Annotated[int, Whole(1, _DAY_S), Key("seconds until one has failed")] = 2
+    success_threshold: Annotated[int, Whole(1, 1000), Key()] = 1
+    failure_threshold: Annotated[int, Whole(1, 10_000), Key()] = 30
 
 
-@dataclass(frozen=True)
-class ScaleSettings:
-    """`type` is `default` or `target_utilization`; `polling_interval` is in seconds."""
+class ScaleSettings(Document):
+    """`polling_interval` is in seconds."""
 
-    type: str = "default"
-    min_instances: int = 1
-    max_instances: int = 1
-    polling_interval: int = 1
-    target_utilization_percentage: int = 70
+    type: Annotated[
+        str,
+        Word("default", "target_utilization"),
+        Key("`default` (as many as `instance_count`) or `target_utilization`"),
+    ] = "default"
+    min_instances: Annotated[int, Whole(0, _MOST_INSTANCES), Key("0 lets it scale to zero")] = 1
+    max_instances: Annotated[int, Whole(1, _MOST_INSTANCES), Key("or as `min_instances`")] = 1
+    polling_interval: Annotated[
+        int, Whole(1, _DAY_S, is_period=True), Key("seconds between two looks")
+    ] = 1
+    target_utilization_percentage: Annotated[int, Whole(1, 100), Key("1 to 100")] = 70
 
     @property
     def is_automatic(self) -> bool:
         return self.type == "target_utilization"
 
+    @model_validator(mode="after")
+    def _as_many_as_least(self) -> ScaleSettings:
+        if "max_instances" in self.model_fields_set or self.min_instances <= 1:
+            return self
+        return self.model_copy(update={"max_instances": self.min_instances})
 
-@dataclass(frozen=True)
-class Batching:
-    max_size: int
-    max_wait_ms: int = 5
-
-
-@dataclass(frozen=True)
-class OwnSettings:
-    cluster: str = ""
-    batching: Batching | None = None
-    max_queue: int = 100
-    max_body_bytes: int = 100 << 20
-    max_collected_bytes: int = 1 << 30
-    scale_to_zero_after_s: int = 600
-
-
-def request_settings(document: Mapping[str, Any]) -> RequestSettings:
-    at = ("request_settings",)
-    body = _section(document, at[0], keys.REQUEST_SETTINGS)
-    return RequestSettings(
-        bounded_integer(body, "request_timeout_ms", at, 5000, 1, 180_000),
-        bounded_integer(body, "max_concurrent_requests_per_instance", at, 1, 1, 10_000),
-        bounded_integer(body, "max_queue_wait_ms", at, 500, 0, 3_600_000),
-    )
-
-
-def probe(document: Mapping[str, Any], name: str) -> Probe:
-    at = (name,)
-    body = _section(document, name, keys.PROBE)
-    return Probe(
-        bounded_integer(body, "initial_delay", at, 10, 0, _DAY_S),
-        bounded_integer(body, "period", at, 10, 1, _DAY_S),
-        bounded_integer(body, "timeout", at, 2, 1, _DAY_S),
-        bounded_integer(body, "success_threshold", at, 1, 1, 1000),
-        bounded_integer(body, "failure_threshold", at, 30, 1, 10_000),
-    )
-
-
-def scale_settings(document: Mapping[str, Any]) -> ScaleSettings:
-    at = ("scale_settings",)
-    body = _section(document, at[0], keys.SCALE)
-    kind = word(body, "type", at, ("default", "target_utilization"), "default")
-    least = bounded_integer(body, "min_instances", at, 1, 0, _MOST_INSTANCES)
-    maximum = bounded_integer(body, "max_instances", at, max(least, 1), 1, _MOST_INSTANCES)
-    if maximum < least:
-        raise InvalidSpec(
-            f"`max_instances` is {maximum}, and `min_instances` is {least}",
-            f"write {least} or more",
-            at=(*at, "max_instances"),
-        )
-    return ScaleSettings(
-        kind,
-        least,
-        maximum,
-        _seconds(body, "polling_interval", at, 1),
-        bounded_integer(body, "target_utilization_percentage", at, 70, 1, 100),
-    )
-
-
-def own_settings(document: Mapping[str, Any]) -> OwnSettings:
-    """What stands below `torchyard:`, or as tags and properties that begin with `torchyard.`."""
-    at = ("torchyard",)
-    written = {**_from_texts(document, "properties"), **_from_texts(document, "tags")}
-    body = {**written, **_section(document, at[0], keys.OWN)}
-    batching = body.get("batching")
-    if batching is not None:
-        here = (*at, "batching")
-        batching = keys.check(batching, keys.BATCHING, here, "`batching`")
-        batching = Batching(
-            bounded_integer(batching, "max_size", here, 8, 2, 1024),
-            bounded_integer(batching, "max_wait_ms", here, 5, 0, 10_000),
-        )
-    cluster = body.get("cluster") or ""
-    if not isinstance(cluster, str):
-        raise InvalidSpec("`cluster` must be a cluster's name", at=(*at, "cluster"))
-    return OwnSettings(
-        cluster.removeprefix("azureml:"),
-        batching,
-        bounded_integer(body, "max_queue", at, 100, 0, 100_000),
-        bounded_integer(body, "max_body_mb", at, 100, 1, 4096) << 20,
-        bounded_integer(body, "max_collected_mb", at, 1024, 1, 1 << 24) << 20,
-        bounded_integer(body, "scale_to_zero_after_s", at, 600, 1, 30 * _DAY_S),
-    )
-
-
-def bounded_integer(
-    body: Mapping[str, Any], key: str, at: At, default: int, least: int, maximum: int
-) -> int:
-    """A whole number within its bounds; the default when it is left out.
-
-    Raises:
-        InvalidSpec: it is anything else.
-    """
-    value = body.get(key)
-    if value is None:
-        return default
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= maximum:
-        raise InvalidSpec(
-            f"`{key}` must be a whole number from {least} to {maximum}, not {described(value)}",
-            f"for example `{key}: {max(default, least)}`",
-            at=(*at, key),
-        )
-    return value
-
-
-def word(body: Mapping[str, Any], key: str, at: At, words: Sequence[str], default: str) -> str:
-    """One of the words, written in any case, with `_`, `-` or in camelCase.
-
-    Raises:
-        InvalidSpec: it is none of them.
-    """
-    value = body.get(key)
-    if value is None or value == "":
-        return default
-    plain = _plain(value) if isinstance(value, str) else None
-    for each in words:
-        if plain == _plain(each):
-            return each
-    raise InvalidSpec(
-        f"`{key}` is {described(value)}", f"use one of: {', '.join(words)}", at=(*at, key)
-    )
-
-
-def yes_or_no(body: Mapping[str, Any], key: str, at: At, default: bool) -> bool:
-    value = body.get(key)
-    if value is None:
-        return default
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise InvalidSpec(f"`{key}` is {described(value)}", "write `true` or `false`", at=(*at, key))
-
-
-def share(body: Mapping[str, Any], key: str, at: At, default: float) -> float:
-    """A number from 0 to 1.
-
-    Raises:
-        InvalidSpec: it is anything else.
-    """
-    value = body.get(key)
-    if value is None:
-        return default
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= 1:
-        raise InvalidSpec(
-            f"`{key}` must be a number from 0 to 1, not {described(value)}",
-            f"for example `{key}: 0.1`",
-            at=(*at, key),
-        )
-    return float(value)
-
-
-def _section(document: Mapping[str, Any], key: str, table: Sequence[Key]) -> dict[str, Any]:
-    value = document.get(key)
-    return {} if value is None else keys.check(value, table, (key,), f"`{key}`")
-
-
-def _seconds(body: Mapping[str, Any], key: str, at: At, default: int) -> int:
-    """A number, or `PT10S` as Azure's clients send it."""
-    value = body.get(key)
-    if isinstance(value, str) and value[:2] == "PT" and value[-1:] == "S" and value[2:-1].isdigit():
-        body = {key: int(value[2:-1][:9])}
-    return bounded_integer(body, key, at, default, 1, _DAY_S)
-
-
-def _from_texts(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """{`max_queue`: 20} for the tag `torchyard.max_queue: "20"`."""
-    written = document.get(key)
-    values: dict[str, Any] = {}
-    for name, value in written.items() if isinstance(written, Mapping) else ():
-        if isinstance(name, str) and name.startswith(_PREFIX):
-            try:
-                values[name.removeprefix(_PREFIX)] = (
-                    json.loads(value) if isinstance(value, str) else value
-                )
-            except (ValueError, RecursionError):
-                values[name.removeprefix(_PREFIX)] = value
-    for name in values:
-        if name not in {known_key.name for known_key in keys.OWN}:
-            raise unknown_key(
-                f"{_PREFIX}{name}", [f"{_PREFIX}{each.name}" for each in keys.OWN], (key,)
+    @rule("min_instances", "max_instances")
+    def _order(self) -> None:
+        if self.max_instances < self.min_instances:
+            raise InvalidSpec(
+                f"`max_instances` is {self.max_instances}, and `min_instances` is "
+                f"{self.min_instances}",
+                f"write {self.min_instances} or more",
+                at=("max_instances",),
             )
+
+
+class Batching(Document):
+    max_size: Annotated[int, Whole(2, 1024), Key("rows in a batch, 2 to 1024")] = 8
+    max_wait_ms: Annotated[int, Whole(0, 10_000), Key("how long the first one waits")] = 5
+
+
+def _cluster(value: Any, at: At) -> str:
+    if not isinstance(value, str):
+        raise InvalidSpec("`cluster` must be a cluster's name", at=at)
+    return value.removeprefix("azureml:")
+
+
+class OwnSettings(Document):
+    take_over: Annotated[
+        bool, Truth(), Key("`true`: another's becomes [yours](ownership.md); not kept")
+    ] = False
+    cluster: Annotated[str, By(_cluster), Key("where instances run; default `local`")] = ""
+    batching: Annotated[
+        Batching | None, Key("`{max_size, max_wait_ms}` for models that take lists of inputs")
+    ] = None
+    max_queue: Annotated[int, Whole(0, 100_000), Key("requests that may wait at once")] = 100
+    max_body_mb: Annotated[int, Whole(1, 4096), Key("MiB that a request's body may have")] = 100
+    max_collected_mb: Annotated[
+        int, Whole(1, 1 << 24), Key("MiB of collected data; older hours go")
+    ] = 1024
+    scale_to_zero_after_s: Annotated[
+        int, Whole(1, 30 * _DAY_S), Key("seconds without a request")
+    ] = 600
+
+    @property
+    def max_body_bytes(self) -> int:
+        return self.max_body_mb << 20
+
+    @property
+    def max_collected_bytes(self) -> int:
+        return self.max_collected_mb << 20
+
+
+def with_own_texts(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The file with what its tags and properties say below `torchyard.` among its own keys, as
+    Azure's clients write it: the tag `torchyard.max_queue: "20"`.
+    """
+    written = {**_from_texts(body, "properties"), **_from_texts(body, "tags")}
+    own = body.get("torchyard")
+    if not written or not (own is None or isinstance(own, Mapping)):
+        return dict(body)
+    return {**body, "torchyard": {**written, **(own or {})}}
+
+
+def refuse_unknown_texts(texts: Mapping[str, str], key: str) -> None:
+    """
+    Args:
+        key: `tags` or `properties`.
+
+    Raises:
+        InvalidSpec: one below `torchyard.` is no key of `torchyard:`.
+    """
+    for name in texts:
+        if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in keys(OwnSettings):
+            known = [f"{_PREFIX}{each}" for each in keys(OwnSettings)]
+            raise unknown_key(name, known, (key,))
+
+
+def _from_texts(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+    texts = body.get(key)
+    values: dict[str, Any] = {}
+    for written, value in texts.items() if isinstance(texts, Mapping) else ():
+        name = str(written).removeprefix(_PREFIX)
+        if str(written).startswith(_PREFIX) and name in keys(OwnSettings):
+            try:
+                values[name] = json.loads(value) if isinstance(value, str) else value
+            except (ValueError, RecursionError):
+                values[name] = value
     return values
-
-
-def _plain(text: str) -> str:
-    return text.replace("_", "").replace("-", "").replace(" ", "").lower()

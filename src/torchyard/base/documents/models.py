@@ -1,0 +1,516 @@
+"""Documents that people and programs hand in, each declared once as a model.
+
+    class Probe(Document):
+        period: Annotated[int, Whole(1, 86_400), Key("seconds between two")] = 10
+
+Owns: reading a mapping into a model, with each of its faults, its place and the next step; what a
+key's declaration may say; the table of a model's keys in the documentation.
+Leaves: what keys mean to the packages that declare them; values by themselves to base/fields.py.
+Always: shape first, then every rule whose own keys are whole; null is absent; a key that no model
+declares is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import isfunction
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from typing_extensions import Self
+
+from torchyard.base import fields
+from torchyard.base.documents import expressions
+from torchyard.base.errors import InvalidSpec
+
+At = tuple[str | int, ...]
+Support = Literal["honoured", "satisfied", "refused"]
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+
+_EMPTY: tuple[Any, ...] = (None, "", {}, [])
+_RULE = "_torchyard_rule_of"
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a key does: one line of Markdown, and how it is supported.
+
+    *honoured*: it does what it says. *satisfied*: what it asks for holds anyway.
+    """
+
+    note: str = ""
+    support: Support = "honoured"
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        described = dict(handler(schema))
+        return {**described, "description": self.note} if self.note else described
+
+
+class Check:
+    """How the value of one key is read, in `Annotated[TYPE, CHECK, Key(…)]`."""
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
+        """The value of `key`, which is there and not null.
+
+        Args:
+            default: the model's, for an example.
+
+        Raises:
+            InvalidSpec: what is wrong with it.
+        """
+        raise NotImplementedError
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema has it, for editors."""
+        return {}
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validated)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return self.schema()
+
+    def _validated(self, value: Any) -> Any:
+        try:
+            return self.read({"": value}, "", (), None)
+        except InvalidSpec as error:
+            # Its words name the key, which only who reads the whole document knows.
+            raise PydanticCustomError("check", "wrong", {"check": self}) from error
+
+
+@dataclass(frozen=True)
+class Refused(Check):
+    """A key of Azure's that nothing here can do; empty values of it are taken."""
+
+    note: str
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
+        if body[key] not in _EMPTY:
+            raise InvalidSpec(
+                f"`{'.'.join(map(str, (*at, key)))}` is not served",
+                self.note,
+                code="not_served",
+                at=(*at, key),
+            )
+
+    def schema(self) -> dict[str, Any]:
+        return {"description": self.note, "deprecated": True}
+
+
+@dataclass(frozen=True)
+class Holds(Check):
+    """A key of Azure's whose one value holds here anyway; another is refused."""
+
+    value: Any
+    reason: str
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
+        if body[key] != self.value:
+            raise InvalidSpec(
+                f"`{key}: {body[key]}` is not served: {self.reason}",
+                "leave it out",
+                code="not_served",
+                at=(*at, key),
+            )
+        return self.value
+
+    def schema(self) -> dict[str, Any]:
+        return {"const": self.value}
+
+
+@dataclass(frozen=True)
+class Whole(Check):
+    """A whole number within bounds, also written as `3.0`; in a time's keys as Azure's `PT10S`."""
+
+    least: int
+    maximum: int
+    is_period: bool = False
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> int:
+        value = body[key]
+        if self.is_period and isinstance(value, str) and value[:2] == "PT" and value[-1:] == "S":
+            digits = value[2:-1]
+            value = int(digits[:9]) if digits.isdigit() else value
+        if isinstance(value, float) and math.isfinite(value) and value == int(value):
+            value = int(value)
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not is_number or not self.least <= value <= self.maximum:
+            example = max(default if isinstance(default, int) else 0, self.least)
+            raise InvalidSpec(
+                f"`{key}` must be a whole number from {self.least} to {self.maximum}, not "
+                f"{fields.described(value)}",
+                f"for example `{key}: {example}`",
+                at=(*at, key),
+            )
+        return int(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self.least, "maximum": self.maximum}
+
+
+@dataclass(frozen=True)
+class Text(Check):
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str:
+        return fields.text(body, key, at)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+@dataclass(frozen=True)
+class Texts(Check):
+    """A mapping of texts; numbers become texts."""
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> dict[str, str]:
+        return fields.texts(body, key, at)
+
+    def schema(self) -> dict[str, Any]:
+        values = {"type": ["string", "number", "boolean"]}
+        return {"type": "object", "additionalProperties": values}
+
+
+class Word(Check):
+    """One of some words, written in any case, with `_`, `-` or in camelCase; empty is absent.
+
+    Args:
+        refused: words that nothing here can do, each with the message and the hint for it.
+    """
+
+    def __init__(self, *words: str, refused: Mapping[str, tuple[str, str]] | None = None) -> None:
+        self._words = words
+        self._refused = refused or {}
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str | None:
+        value = body[key]
+        if value == "":
+            return str(default) if default is not None else None
+        plain = _plain(value) if isinstance(value, str) else None
+        for word in (*self._words, *self._refused):
+            if plain == _plain(word):
+                if word in self._refused:
+                    message, hint = self._refused[word]
+                    raise InvalidSpec(message, hint, code="not_served", at=(*at, key))
+                return word
+        raise InvalidSpec(
+            f"`{key}` is {fields.described(value)}",
+            f"use one of: {', '.join((*self._words, *self._refused))}",
+            at=(*at, key),
+        )
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self._words)}
+
+
+@dataclass(frozen=True)
+class Truth(Check):
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> bool:
+        value = body[key]
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        raise InvalidSpec(
+            f"`{key}` is {fields.described(value)}", "write `true` or `false`", at=(*at, key)
+        )
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Share(Check):
+    """A number from 0 to 1."""
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> float:
+        value = body[key]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= 1:
+            raise InvalidSpec(
+                f"`{key}` must be a number from 0 to 1, not {fields.described(value)}",
+                f"for example `{key}: 0.1`",
+                at=(*at, key),
+            )
+        return float(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "minimum": 0, "maximum": 1}
+
+
+@dataclass(frozen=True)
+class By(Check):
+    """A value that a function reads: `read(value, at)` returns it, or raises `InvalidSpec`."""
+
+    function: Callable[[Any, At], Any]
+    json_schema: Mapping[str, Any] | None = None
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
+        return self.function(body[key], (*at, key))
+
+    def schema(self) -> dict[str, Any]:
+        return dict(self.json_schema or {})
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Mark a method that checks what keys say together; it raises `InvalidSpec` with a place
+    within its model. It is asked once those keys are whole by themselves.
+    """
+
+    def marked(method: Rule) -> Rule:
+        setattr(method, _RULE, names)
+        return method
+
+    return marked
+
+
+class Document(BaseModel):
+    """A mapping with known keys."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True
+    )
+
+    subject: ClassVar[str] = "the document"
+    """What it is called where it stands by itself."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, body: Any) -> Any:
+        if not isinstance(body, Mapping):
+            raise PydanticCustomError("mapping", "wrong", {})
+        # Keys of files may be numbers.
+        return {str(key): value for key, value in body.items() if value is not None}
+
+    @classmethod
+    def read(cls, body: Any, at: At = ()) -> Self:
+        """
+        Args:
+            at: where the mapping stands in the whole document.
+
+        Raises:
+            InvalidSpec: the first fault in the order of the document; it carries the others.
+        """
+        faults: list[InvalidSpec] = []
+        broken: list[At] = []
+        try:
+            model = cls.model_validate(body)
+        except ValidationError as error:
+            for each in error.errors():
+                faults.append(cls._fault(body, each, at))
+                broken.append(each["loc"])
+            if broken == [()]:
+                raise faults[0] from None
+            try:
+                model = cls.model_validate(_without(body, broken))
+            except ValidationError:
+                raise _joined(faults, body, at) from None
+        faults += _broken_rules(model, (), at, broken)
+        faults += cls._further_faults(body, at)
+        if faults:
+            raise _joined(faults, body, at)
+        return model
+
+    @classmethod
+    def read_all(cls, bodies: Mapping[str, Any], at: At) -> dict[str, Self]:
+        """Each entry of a mapping of names; one that is null has the defaults.
+
+        Raises:
+            InvalidSpec: as `read`.
+        """
+        models: dict[str, Self] = {}
+        faults: list[InvalidSpec] = []
+        for name, body in bodies.items():
+            try:
+                models[name] = cls.read(body or {}, (*at, name))
+            except InvalidSpec as error:
+                faults.append(error)
+        if faults:
+            raise _joined(faults, bodies, at)
+        return models
+
+    @classmethod
+    def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
+        """What is wrong with the mapping beside its shape and its rules."""
+        return []
+
+    @classmethod
+    def unknown_key(cls, key: str, at: At, body: Mapping[str, Any]) -> InvalidSpec:
+        """What to raise for a key that is not declared; `body` is the mapping at `at`."""
+        known = [name for name, each in keys(cls).items() if each.support != "refused"]
+        return fields.unknown_key(key, known, at, inside=str(at[-1]) if at else "")
+
+    @classmethod
+    def not_a_mapping(cls, value: Any, at: At) -> InvalidSpec:
+        known = [name for name, key in keys(cls).items() if key.support != "refused"]
+        subject = f"`{at[-1]}`" if at else cls.subject
+        return InvalidSpec(
+            f"{subject} must be a mapping of keys to values, not {fields.described(value)}",
+            f"known keys: {', '.join(known)}",
+            at=at,
+        )
+
+    @classmethod
+    def _fault(cls, body: Any, error: Any, at: At) -> InvalidSpec:
+        place, kind = error["loc"], error["type"]
+        around, model = _around(cls, body, place)
+        if kind == "mapping":
+            inner = cls if not place else _model_in(model.model_fields[str(place[-1])])
+            assert inner is not None
+            return inner.not_a_mapping(error["input"], (*at, *place))
+        key, outer = str(place[-1]), (*at, *place[:-1])
+        if kind == "extra_forbidden":
+            return model.unknown_key(key, outer, around)
+        check = error.get("ctx", {}).get("check")
+        assert isinstance(check, Check), error
+        name = next(
+            name for name, field in model.model_fields.items() if (field.alias or name) == key
+        )
+        try:
+            check.read(around, key, outer, model.model_fields[name].default)
+        except InvalidSpec as fault:
+            return fault
+        raise AssertionError(error)
+
+
+class File(Document):
+    """A document that stands by itself; nothing in it is resolved but what `resolved` names."""
+
+    schema_: Annotated[Any, Key("for editors; not read", "satisfied")] = Field(
+        None, alias="$schema"
+    )
+
+    resolved: ClassVar[Sequence[str]] = ()
+    """Where expressions are resolved, as `expressions.refuse` has it."""
+
+    @classmethod
+    def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
+        return list(expressions.unresolved(body, cls.resolved, at))
+
+
+def keys(model: type[Document]) -> dict[str, Key]:
+    """The keys of a model, in the order of the declaration."""
+    return {field.alias or name: _key(field) for name, field in model.model_fields.items()}
+
+
+def table(title: str, model: type[Document]) -> Iterator[str]:
+    """The section of a reference page: a line for each key, in Markdown."""
+    yield from ("", f"## {title}", "", "| key | support | |", "|---|---|---|")
+    for name, field in model.model_fields.items():
+        key = _key(field)
+        default = field.default
+        is_shown = isinstance(default, int | float) and not isinstance(default, bool)
+        note = "; ".join(filter(None, (key.note, f"default {default}" if is_shown else "")))
+        yield f"| `{field.alias or name}` | {key.support} | {note} |"
+
+
+def _key(field: FieldInfo) -> Key:
+    for each in field.metadata:
+        if isinstance(each, Refused):
+            return Key(each.note, "refused")
+        if isinstance(each, Key):
+            return each
+    return Key()
+
+
+def _model_in(field: FieldInfo) -> type[Document] | None:
+    annotation = field.annotation
+    for each in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(each, type) and issubclass(each, Document):
+            return each
+    return None
+
+
+def _around(
+    model: type[Document], body: Any, place: Sequence[str | int]
+) -> tuple[Mapping[str, Any], type[Document]]:
+    """The mapping that holds what stands at `place`, and its model."""
+    for step in place[:-1]:
+        body = body[step]
+        inner = _model_in(model.model_fields[str(step)])
+        assert inner is not None
+        model = inner
+    return body, model
+
+
+def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
+    """A copy without what stands at these places."""
+    for place in places:
+        body = _without_one(body, place)
+    return body
+
+
+def _without_one(body: Any, place: Sequence[str | int]) -> Any:
+    if not place:
+        return {}
+    step, rest = place[0], place[1:]
+    if not isinstance(body, Mapping) or step not in body:
+        return body
+    others = {key: value for key, value in body.items() if key != step}
+    return {**others, step: _without_one(body[step], rest)} if rest else others
+
+
+def _broken_rules(
+    model: Document, place: At, at: At, broken: Sequence[Sequence[str | int]]
+) -> Iterator[InvalidSpec]:
+    def is_whole(name: str) -> bool:
+        here = (*place, name)
+        return not any(tuple(each[: len(here)]) == here for each in broken)
+
+    for name in type(model).model_fields:
+        inner = getattr(model, name)
+        if isinstance(inner, Document):
+            yield from _broken_rules(inner, (*place, name), (*at, name), broken)
+    for method in _rules(type(model)):
+        if all(map(is_whole, getattr(method, _RULE))):
+            try:
+                method(model)
+            except InvalidSpec as error:
+                error.at = (*at, *error.at)
+                yield error
+
+
+def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
+    for each in reversed(model.__mro__):
+        methods = filter(isfunction, tuple(vars(each).values()))
+        yield from (method for method in methods if hasattr(method, _RULE))
+
+
+def _joined(faults: Iterable[InvalidSpec], body: Any, at: At) -> InvalidSpec:
+    """One error that carries all of them, in the order of the document."""
+    every = [each for fault in faults for each in (fault, *fault.others)]
+    first, *rest = sorted(every, key=lambda fault: _position(body, fault.at[len(at) :]))
+    first.add_others(rest)
+    return first
+
+
+def _position(body: Any, place: Sequence[str | int]) -> tuple[int, ...]:
+    """Sorts places as a reader of the document meets them."""
+    position: list[int] = []
+    for step in place:
+        steps = list(body) if isinstance(body, Mapping) else []
+        if step not in steps:
+            break
+        position.append(steps.index(step))
+        body = body[step]
+    return tuple(position)
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").replace("-", "").replace(" ", "").lower()
