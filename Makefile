@@ -21,7 +21,7 @@ QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_st
 .PHONY: help setup demo test test-slow smoke test-all test-postgres-core fix coverage release test-e2e \
   test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz \
   test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page \
-  notebooks postgres mpi podman azurite oidc-provider administration curated check \
+  notebooks postgres mpi podman azurite oidc-provider yaml-language-server administration curated check \
   format docs bench lock clean install-all versions debian-packages test-environments \
   newest-clients chromium kills-on-engines ui test-ui ui-pictures test-train test-layers \
   test-deepspeed gpu slurm slurm-programs ray ray-programs registry acpt-selftest curated-locks
@@ -145,7 +145,7 @@ install-all:
 	@$(MAKE) -s setup
 	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres $(VENV)/.group-ui
 	@$(MAKE) -s debian-packages slurm-programs ray-programs
-	@$(MAKE) -s -j2 test-environments widgets newest-clients azurite oidc-provider
+	@$(MAKE) -s -j2 test-environments widgets newest-clients azurite oidc-provider yaml-language-server
 	@$(MAKE) -s versions
 
 # What tests/locks pins, for tests that would build it themselves.
@@ -195,7 +195,7 @@ coverage: setup
 
 # More processes than cores: its tests mostly wait. In the order of files, so that the longest ones
 # begin early.
-test-e2e: setup mpi administration
+test-e2e: setup mpi administration yaml-language-server
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --durations=15 --timeout=600 \
 	  -m 'end_to_end and not (postgres or faults or fuzz or object_store or long or containers or azure or widgets or web_page or oidc)'
 
@@ -345,6 +345,12 @@ azurite: .azurite/.installed
 
 .azurite/.installed: tests/npm/azurite/package-lock.json
 	@$(call npm_ci,Azurite$(comma) which plays Azure Blob in tests$(comma),.azurite,azurite)
+	@touch $@
+
+yaml-language-server: .yaml-language-server/.installed
+
+.yaml-language-server/.installed: tests/npm/yaml-language-server/package-lock.json
+	@$(call npm_ci,the YAML language server,.yaml-language-server,yaml-language-server)
 	@touch $@
 
 test-postgres: setup postgres

@@ -27,7 +27,14 @@ from run_suites import left_behind
 
 ROOT = Path(__file__).resolve().parent.parent
 # What the suites find installed, instead of installing it again.
-SHARED = (".test-environments", ".azure-clients", ".azurite", ".oidc-provider", ".test-ray")
+SHARED = (
+    ".test-environments",
+    ".azure-clients",
+    ".azurite",
+    ".oidc-provider",
+    ".yaml-language-server",
+    ".test-ray",
+)
 # What `make install-all` brings beside them that a suite imports.
 INSTALLED = (".venv/.group-object-store", ".venv/.extra-postgres", ".venv/.group-ui")
 

@@ -66,7 +66,7 @@ def test_every_fault_of_a_job_of_the_preview() -> None:
         ({**GOOD, "torchyard": {"retri": 1}, "display_nmae": "y"}, ["display_nmae",
                                                                     "properties.torchyard.retri"]),
         ({"comand": "x", "environment": "python"}, ["comand"]),
-        ({"command": "x", "limits": {"timeout": -1}}, ["limits.timeout", ""]),
+        ({"command": "x", "limits": {"timeout": -1}}, ["limits.timeout", "environment"]),
         ({"command": " ", "environment": "python", "limits": {"timeout": -1}},
          ["command", "limits.timeout"]),
     ],

@@ -43,6 +43,9 @@ TEXT: Mapping[str, Any] = {"type": "string"}
 """A value that is one text, as JSON Schema has it."""
 _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 _RULE = "_torchyard_rule_of"
+_UNKNOWN = "extra_forbidden"
+# Where a value stands is known only to who reads the whole document.
+_SOMEWHERE: At = ("", "", "")
 # Faults of one document that are told.
 _MOST = 20
 
@@ -103,7 +106,7 @@ class Check:
 
     def _validated(self, value: Any) -> Any:
         try:
-            return self.read({"": value}, "", (), None)
+            return self.read({"": value}, "", _SOMEWHERE, None)
         except InvalidSpec as error:
             # Its words name the key, which only who reads the whole document knows.
             raise PydanticCustomError("check", "wrong", {"check": self}) from error
@@ -370,8 +373,10 @@ class Document(BaseModel):
     def _null_is_absent(cls, body: Any) -> Any:
         if not isinstance(body, Mapping):
             raise PydanticCustomError("mapping", "wrong", {})
-        # Keys of files may be numbers.
-        return {str(key): value for key, value in body.items() if value is not None}
+        known = keys(cls)
+        # Keys of files may be numbers, those of JSON half a character.
+        named = ((_name(key), value) for key, value in body.items())
+        return {name: value for name, value in named if value is not None or name not in known}
 
     @classmethod
     def read(cls, body: Any, at: At = ()) -> Self:
@@ -384,6 +389,7 @@ class Document(BaseModel):
         """
         faults: list[InvalidSpec] = []
         broken: list[At] = []
+        unknown: set[At] = set()
         positions = _Positions(body)
         try:
             model = cls.model_validate(body)
@@ -391,18 +397,20 @@ class Document(BaseModel):
             errors = error.errors()
             broken = [each["loc"] for each in errors]
             errors.sort(key=lambda each: positions(each["loc"]))
-            for each in errors[:_MOST]:
-                fault = cls._fault(body, each, at)
-                faults.append(fault)
-                if fault.meant_key:  # that it is missing comes of its spelling
-                    broken.append((*each["loc"][:-1], fault.meant_key))
+            unknown = {(*at, *each["loc"][:-1]) for each in errors if each["type"] == _UNKNOWN}
+            faults += [cls._fault(body, each, at) for each in errors[:_MOST]]
             if broken == [()]:
                 raise faults[0] from None
             try:
                 model = cls.model_validate(_without(body, broken))
             except ValidationError:
                 raise joined(faults, body, at) from None
-        faults += _broken_rules(model, (), at, broken)
+        # What is missing beside an unknown key may be what was meant by it.
+        faults += (
+            fault
+            for place, fault in _broken_rules(model, (), at, broken)
+            if place not in unknown or _reaches(body, fault.at[len(at) :])
+        )
         faults += cls._further_faults(body, at)
         if faults:
             raise joined(faults, body, at)
@@ -441,7 +449,7 @@ class Document(BaseModel):
             assert inner is not None
             return inner.not_a_mapping(error["input"], (*at, *place))
         key, outer = str(place[-1]), (*at, *place[:-1])
-        if kind == "extra_forbidden":
+        if kind == _UNKNOWN:
             return model.unknown_key(key, outer, around)
         check = error.get("ctx", {}).get("check")
         assert isinstance(check, Check), error
@@ -597,6 +605,19 @@ def _around(
     return body, model
 
 
+def _name(key: Any) -> str:
+    return str(key).encode("utf-8", "backslashreplace").decode()
+
+
+def _reaches(body: Any, place: Sequence[str | int]) -> bool:
+    """Whether there is something at this place, which is not the document as a whole."""
+    for step in place:
+        if not isinstance(body, Mapping) or step not in body:
+            return isinstance(body, list)
+        body = body[step]
+    return bool(place)
+
+
 def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
     """A copy without what stands at these places."""
     if not isinstance(body, Mapping):
@@ -607,15 +628,17 @@ def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
             return {}
         below.setdefault(place[0], []).append(place[1:])
     return {
-        key: _without(value, below[str(key)]) if str(key) in below else value
+        key: _without(value, below[_name(key)]) if _name(key) in below else value
         for key, value in body.items()
-        if not any(not rest for rest in below.get(str(key), ()))
+        if not any(not rest for rest in below.get(_name(key), ()))
     }
 
 
 def _broken_rules(
     model: Document, place: At, at: At, broken: Sequence[Sequence[str | int]]
-) -> Iterator[InvalidSpec]:
+) -> Iterator[tuple[At, InvalidSpec]]:
+    """Where the model stands whose rule it is, and what is wrong."""
+
     def is_whole(name: str) -> bool:
         here = (*place, name)
         return not any(tuple(each[: len(here)]) == here for each in broken)
@@ -631,7 +654,7 @@ def _broken_rules(
             except InvalidSpec as error:
                 for each in (error, *error.others):
                     each.at = (*at, *each.at)
-                yield error
+                yield at, error
 
 
 def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:

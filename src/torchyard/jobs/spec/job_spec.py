@@ -186,7 +186,7 @@ def _name(value: Any, at: At) -> str:
 
 
 def _experiment_name(value: Any, at: At) -> str:
-    return experiment_name_in({at[-1]: value})
+    return experiment_name_in({"experiment_name": value})
 
 
 def _distribution(value: Any, at: At) -> DistributionFile | None:
@@ -287,7 +287,7 @@ class JobFile(JobPart, File):
             raise InvalidSpec(
                 "the job has no `command`",
                 "say what to run, for example `command: python train.py`",
-                at=("command",) if "command" in self.model_fields_set else (),
+                at=("command",),
             )
 
     @rule("environment")
@@ -297,16 +297,34 @@ class JobFile(JobPart, File):
                 "the job has no `environment`",
                 "write `environment: python` for plain Python, or list packages under "
                 "`environment: {pip_requirements: requirements.txt}`",
-                at=("environment",) if "environment" in self.model_fields_set else (),
+                at=("environment",),
             )
 
-    @rule("command", "inputs", "outputs")
-    def _command_names(self) -> None:
-        expressions.check_command(self.command, self.inputs, self.outputs)
-
-    @rule("environment_variables", "inputs", "outputs")
-    def _variables_name(self) -> None:
-        expressions.check_variables(self.environment_variables, self.inputs, self.outputs)
+    @classmethod
+    def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
+        """Beside the others, inputs and outputs that are named and not there."""
+        faults = super()._further_faults(body, at)
+        inputs, outputs = body.get("inputs") or {}, body.get("outputs") or {}
+        if not isinstance(inputs, Mapping) or not isinstance(outputs, Mapping):
+            return faults
+        names = [name for name, value in inputs.items() if value is not None]
+        variables = body.get("environment_variables")
+        texts = variables if isinstance(variables, Mapping) else {}
+        written = {name: text for name, text in texts.items() if isinstance(text, str)}
+        try:
+            command = body.get("command")
+            models.together(
+                partial(
+                    expressions.check_command,
+                    command if isinstance(command, str) else "",
+                    names,
+                    outputs,
+                ),
+                partial(expressions.check_variables, written, names, outputs),
+            )
+        except InvalidSpec as error:
+            faults += [error, *error.others]
+        return faults
 
     @rule("properties", "environment_variables")
     def texts(self) -> dict[str, str]:
