@@ -33,7 +33,7 @@ from typing_extensions import Self
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions
-from torchyard.base.errors import InvalidSpec
+from torchyard.base.errors import InvalidSpec, TorchyardError
 
 At = tuple[str | int, ...]
 Support = Literal["honoured", "satisfied", "refused"]
@@ -314,17 +314,18 @@ class Document(BaseModel):
         except ValidationError as error:
             for each in error.errors():
                 faults.append(cls._fault(body, each, at))
-                broken.append(each["loc"])
-            if broken == [()]:
+                # That the key which was meant is absent is no other fault.
+                broken += [each["loc"], (*each["loc"][:-1], faults[-1].meant_key)]
+            if not broken[0]:
                 raise faults[0] from None
             try:
                 model = cls.model_validate(_without(body, broken))
             except ValidationError:
-                raise _joined(faults, body, at) from None
+                raise joined(faults, body, at) from None
         faults += _broken_rules(model, (), at, broken)
         faults += cls._further_faults(body, at)
         if faults:
-            raise _joined(faults, body, at)
+            raise joined(faults, body, at)
         return model
 
     @classmethod
@@ -342,7 +343,7 @@ class Document(BaseModel):
             except InvalidSpec as error:
                 faults.append(error)
         if faults:
-            raise _joined(faults, bodies, at)
+            raise joined(faults, bodies, at)
         return models
 
     @classmethod
@@ -402,6 +403,24 @@ class File(Document):
     @classmethod
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
         return list(expressions.unresolved(body, cls.resolved, at))
+
+
+def read_each(body: Any, *reads: Callable[[], Any]) -> list[Any]:
+    """What each of several readers of one document returns.
+
+    Raises:
+        InvalidSpec: the first fault in the order of the document; it carries those of all.
+    """
+    values: list[Any] = []
+    faults: list[InvalidSpec] = []
+    for read in reads:
+        try:
+            values.append(read())
+        except InvalidSpec as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults, body)
+    return values
 
 
 def keys(model: type[Document]) -> dict[str, Key]:
@@ -492,7 +511,7 @@ def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
         yield from (method for method in methods if hasattr(method, _RULE))
 
 
-def _joined(faults: Iterable[InvalidSpec], body: Any, at: At) -> InvalidSpec:
+def joined(faults: Iterable[InvalidSpec], body: Any, at: At = ()) -> TorchyardError:
     """One error that carries all of them, in the order of the document."""
     every = [each for fault in faults for each in (fault, *fault.others)]
     first, *rest = sorted(every, key=lambda fault: _position(body, fault.at[len(at) :]))
