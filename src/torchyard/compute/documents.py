@@ -28,8 +28,8 @@ from torchyard.base.documents.models import (
     Texts,
     Whole,
     Word,
-    read_each,
     rule,
+    together,
 )
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import engine_settings, sizes
@@ -68,7 +68,9 @@ class ComputeFile(File):
     description: Annotated[str, Text(), Key()] = ""
     tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
     engine: Annotated[Any, Key("what runs the nodes: `local` (the default), `ray`, `slurm`")] = None
-    torchyard: Annotated[Any, Key("`engine` and its settings; tags may have them, too")] = None
+    torchyard: Annotated[
+        Any, engine_settings.MAPPING, Key("`engine` and its settings; tags may have them, too")
+    ] = None
     location: Annotated[Any, Key("the server's machine", "satisfied")] = None
     ssh_public_access_enabled: Annotated[
         bool, Holds(False, "the machine decides who may log in"), Key("`false`", "satisfied")
@@ -123,11 +125,11 @@ def read(
     # Of another type's keys nothing needs to be said: the type is what is not served.
     if isinstance(document.get("type"), str):
         _type(document["type"], ("type",))
-    file, (engine, settings), size = read_each(
-        document,
+    file, (engine, settings), size = together(
         lambda: ComputeFile.read(document),
         lambda: engine_settings.read(document, engines),
         lambda: _size(document.get("size"), available_sizes),
+        body=document,
     )
     return Compute(
         name=file.name,

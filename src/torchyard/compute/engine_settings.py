@@ -8,10 +8,11 @@ Always: a setting is written once, wherever that is; an error says where, and wh
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from torchyard.base.documents.models import At, joined, keys
+from torchyard.base.documents.models import TEXT, At, By, joined, json_schema, keys
 from torchyard.base.errors import InvalidSpec, did_you_mean, moved, nearest
 from torchyard.base.fields import described, texts, unknown_key
 from torchyard.compute.types import LOCAL
@@ -27,6 +28,12 @@ _MODELS: Mapping[str, type[ClusterSettings]] = {
     RAY: RaySettings,
     SLURM: SlurmSettings,
 }
+_SCHEMAS = [json_schema(model)["properties"] for model in _MODELS.values()]
+MAPPING = By(
+    lambda value, at: value,
+    else_={"type": "object", "properties": {"engine": TEXT, **ChainMap(*_SCHEMAS)}},
+)
+"""The mapping as it is written; `read` reads it."""
 
 
 def read(document: Mapping[str, Any], engines: Collection[str]) -> tuple[str, ClusterSettings]:
@@ -58,7 +65,7 @@ def read(document: Mapping[str, Any], engines: Collection[str]) -> tuple[str, Cl
     except InvalidSpec as error:
         faults.append(moved(error, lambda at: (*places[str(at[1])], *at[2:]) if at[1:] else at))
     if faults:
-        raise joined(faults, document)
+        raise joined(faults, document, ())
     return engine, settings
 
 

@@ -78,7 +78,7 @@ class SettingList(Setting):
         )
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "array", "items": {"type": "string"}, "maxItems": _MOST_ENTRIES}
+        return {"type": ["array", "string"], "items": {"type": "string"}, "maxItems": _MOST_ENTRIES}
 
 
 class SettingsByName(Setting):
