@@ -8,6 +8,9 @@ import pytest
 
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import engine_settings
+from torchyard.executors.cluster_settings import preemption_grace_s
+from torchyard.executors.ray.settings import RaySettings
+from torchyard.executors.slurm.settings import SlurmSettings
 
 ENGINES = ("local", "ray", "slurm")
 
@@ -15,7 +18,8 @@ ENGINES = ("local", "ray", "slurm")
 def read(
     document: dict[str, Any], tags: dict[str, str] | None = None
 ) -> tuple[str, dict[str, Any]]:
-    return engine_settings.read({"name": "lab", **document}, tags, ENGINES)
+    engine, settings = engine_settings.read({"name": "lab", **document, "tags": tags}, ENGINES)
+    return engine, settings.written
 
 
 def test_mapping_key_and_tags_mean_the_same() -> None:
@@ -34,9 +38,13 @@ def test_mapping_key_and_tags_mean_the_same() -> None:
 def test_mappings_come_through_tags() -> None:
     settings = {"address": "10.0.0.5:6379", "resources": {"CPU": 8, "GPU": 2.0}}
     assert read({}, engine_settings.as_tags("ray", settings)) == ("ray", settings)
-    assert engine_settings.gpus(settings) == 2
-    assert engine_settings.gpus({"gres": "nvme:1,gpu:a100:4"}) == 4
-    assert engine_settings.gpus({"gres": "nvme:1"}) is None
+
+
+def test_settings_say_how_many_gpus_a_node_has() -> None:
+    assert RaySettings.of_cluster({"start": True, "resources": {"GPU": 2.0}}).gpus == 2
+    assert RaySettings.of_cluster({"start": True}).gpus is None
+    assert SlurmSettings.of_cluster({"gres": "nvme:1,gpu:a100:4"}).gpus == 4
+    assert SlurmSettings.of_cluster({"gres": "nvme:1"}).gpus is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def test_a_cluster_says_how_long_a_preempted_rank_has(
 ) -> None:
     mapping = {"engine": engine, "start": True} if engine == "ray" else {"engine": engine}
     _, settings = read({"torchyard": {**mapping, "preemption_grace": written}})
-    assert engine_settings.preemption_grace_s(settings) == grace_s
+    assert preemption_grace_s(settings) == grace_s
 
 
 @pytest.mark.parametrize(
@@ -57,7 +65,7 @@ def test_a_cluster_says_how_long_a_preempted_rank_has(
         ({"engine": "slurn"}, "`slurn` is not an engine", "`slurm`", "engine"),
         ({"engine": "slurm", "partitoin": "a"}, "unknown key", "did you mean `partition`?", None),
         ({"engine": "slurm", "address": "a:1"}, "setting of the engine `ray`", "ray", "address"),
-        ({"engine": "slurm", "exclusive": "often"}, "true or false", "exclusive: true", None),
+        ({"engine": "slurm", "exclusive": "often"}, "is `often`", "`true` or `false`", "exclusive"),
         ({"engine": "slurm", "partition": ["a"]}, "must be text", "partition: gpu", None),
         ({"engine": "slurm", "partition": "a\nb"}, "control characters", "gpu", None),
         ({"engine": "slurm", "partition": "x" * 2000}, "longer than 1000", "gpu", None),
@@ -91,6 +99,24 @@ def test_a_wrong_setting_is_named(mapping: Any, message: str, hint: str, at: str
         assert location[1:] == ((at,) if at else ())
 
 
+def test_all_wrong_settings_are_named_where_they_are_written() -> None:
+    tags = {"torchyard.partition": "a", "torchyard.server_urls": "ftp://a"}
+    with pytest.raises(InvalidSpec) as refusal:
+        read({"torchyard": {"engine": "ray", "adress": "head:1", "labels": {"a": 1}}}, tags)
+    assert sorted(fault.at for fault in (refusal.value, *refusal.value.others)) == [
+        ("tags", "torchyard.partition"),
+        ("tags", "torchyard.server_urls"),
+        ("torchyard", "adress"),
+        ("torchyard", "labels", "a"),
+    ]
+
+
+def test_a_misspelt_engine_blames_no_setting() -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        read({"torchyard": {"engin": "ray", "address": "head:1"}})
+    assert (refusal.value.at, refusal.value.others) == (("torchyard", "engin"), ())
+
+
 def test_a_key_with_two_values_is_refused() -> None:
     with pytest.raises(InvalidSpec, match="`engine` is given twice"):
         read({"engine": "ray", "torchyard": {"engine": "slurm"}})
@@ -98,7 +124,7 @@ def test_a_key_with_two_values_is_refused() -> None:
 
 def test_an_engine_that_this_server_lacks_is_named() -> None:
     with pytest.raises(InvalidSpec, match="engine `ray` is not served yet"):
-        engine_settings.read({"torchyard": {"engine": "ray"}}, None, ("local",))
+        engine_settings.read({"torchyard": {"engine": "ray"}}, ("local",))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +137,6 @@ def test_an_engine_that_this_server_lacks_is_named() -> None:
 )
 def test_a_word_that_is_no_engine_is_refused(engine: str, message: str, hint: str) -> None:
     with pytest.raises(InvalidSpec) as refusal:
-        engine_settings.read({"torchyard": {"engine": engine}}, None, ("local",))
+        engine_settings.read({"torchyard": {"engine": engine}}, ("local",))
     assert refusal.value.message == message
     assert refusal.value.hint.startswith(hint)

@@ -82,7 +82,12 @@ READERS: Mapping[str, Callable[[Any], object]] = {
 
 
 # Whose callers ask for all faults at once.
-_COLLECTED = ("compute", "datastore", "workspace", "connection")
+_COLLECTED = (
+    *(() if hasattr(computes, "ComputeFile") else ("compute",)),
+    "datastore",
+    "workspace",
+    "connection",
+)
 
 
 def outcome(kind: str, document: Any) -> dict[str, Any]:

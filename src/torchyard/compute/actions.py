@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import faults
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound, did_you_mean
 from torchyard.compute import (
     accounts,
@@ -81,9 +80,7 @@ def create(
     if existing is not None:
         settings = existing.engine_settings or {}
         document = engine_settings.with_engine(document, existing.engine, settings)
-    new_compute = faults.collected(
-        lambda body: documents.read(body, workspace, now, available_sizes, engines), document
-    )
+    new_compute = documents.read(document, workspace, now, available_sizes, engines)
     new_compute = replace(new_compute, owner=owner)
     server_files.check(new_compute, existing, may_name_files, has_runner)
     if describe is not None and not new_compute.is_local:

@@ -12,30 +12,99 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from torchyard.base import fields
-from torchyard.base.documents import expressions
+from torchyard.base.documents.models import (
+    At,
+    By,
+    File,
+    Holds,
+    Key,
+    Refused,
+    Text,
+    Texts,
+    Whole,
+    Word,
+    rule,
+    together,
+)
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import engine_settings, sizes
 from torchyard.compute.sizes import Size
 from torchyard.compute.types import LOCAL, Compute
 
-_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]\Z")
-_TEXTS = ("name", "type", "size", "tier", "description", "engine", "location")
-_NUMBERS = ("min_instances", "max_instances", "idle_time_before_scale_down")
-_KEYS = (*_TEXTS, *_NUMBERS, "tags", "torchyard")
-# Azure's keys that are accepted if false, and why no other value is.
-_SATISFIED = {
-    "ssh_public_access_enabled": "the machine decides who may log in",
-    "enable_node_public_ip": "nodes use the machine's addresses",
-}
-_REFUSED = {
-    "ssh_settings": "nodes use the machine's accounts",
-    "network_settings": "nodes use the machine's network",
-    "identity": "jobs run as the server's Unix user",
-}
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]")
 _MOST_NODES = 100_000
+
+
+def _type(value: Any, at: At) -> str:
+    if fields.text({"type": value}, "type").lower() != "amlcompute":
+        message = f"compute type `{value}` is not served"
+        raise InvalidSpec(message, "use `type: amlcompute`", code="not_served", at=at)
+    return "amlcompute"
+
+
+class ComputeFile(File):
+    subject: ClassVar[str] = "the compute"
+
+    name: Annotated[
+        str, Text(), Key("3 to 24 letters, digits and dashes, beginning with a letter")
+    ] = ""
+    type: Annotated[str, By(_type), Key("`amlcompute`")] = "amlcompute"
+    size: Annotated[str, Text(), Key("of a node; the machine itself when left out")] = ""
+    tier: Annotated[
+        str,
+        Word("dedicated", "low_priority"),
+        Key("`dedicated` (the default) or `low_priority`"),
+    ] = "dedicated"
+    min_instances: Annotated[int, Whole(0, _MOST_NODES), Key("nodes to keep when idle")] = 0
+    max_instances: Annotated[int, Whole(1, _MOST_NODES), Key("nodes at the most")] = 4
+    idle_time_before_scale_down: Annotated[
+        int, Whole(0, 2**31 - 1), Key("seconds until an idle node is removed")
+    ] = 120
+    description: Annotated[str, Text(), Key()] = ""
+    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
+    engine: Annotated[Any, Key("what runs the nodes: `local` (the default), `ray`, `slurm`")] = None
+    torchyard: Annotated[
+        Any, engine_settings.MAPPING, Key("`engine` and its settings; tags may have them, too")
+    ] = None
+    location: Annotated[Any, Key("the server's machine", "satisfied")] = None
+    ssh_public_access_enabled: Annotated[
+        bool, Holds(False, "the machine decides who may log in"), Key("`false`", "satisfied")
+    ] = False
+    enable_node_public_ip: Annotated[
+        bool, Holds(False, "nodes use the machine's addresses"), Key("`false`", "satisfied")
+    ] = False
+    ssh_settings: Annotated[None, Refused("leave it out: nodes use the machine's accounts")] = None
+    network_settings: Annotated[None, Refused("leave it out: nodes use the machine's network")] = (
+        None
+    )
+    identity: Annotated[None, Refused("leave it out: jobs run as the server's Unix user")] = None
+
+    @rule("name")
+    def _name(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidSpec(
+                f"`{self.name}` is not a valid compute name"
+                if self.name
+                else "the compute has no `name`",
+                "use 3 to 24 letters, digits and dashes, starting with a letter",
+                at=("name",),
+            )
+
+    @rule("min_instances", "max_instances")
+    def _order(self) -> None:
+        if self.min_instances > self.max_instances:
+            has_maximum = "max_instances" in self.model_fields_set
+            raise InvalidSpec(
+                f"`max_instances` is {self.max_instances} and `min_instances` is "
+                f"{self.min_instances}",
+                "the maximum must not be below the minimum",
+                at=("max_instances",) if has_maximum else ("min_instances",),
+            )
 
 
 def read(
@@ -55,85 +124,32 @@ def read(
     """
     # Of another type's keys nothing needs to be said: the type is what is not served.
     if isinstance(document.get("type"), str):
-        _check_type(document)
-    _check_keys(document)
-    expressions.refuse(document)
-    for key in _TEXTS:
-        if key in document and not isinstance(document[key], str):
-            raise InvalidSpec(f"`{key}` must be text", f"for example `{key}: local`", at=[key])
-    _check_name(document.get("name", ""))
-    tags = fields.texts(document, "tags")
-    engine, settings = engine_settings.read(document, tags, engines)
-    tier = document.get("tier", "dedicated")
-    tier = {"lowpriority": "low_priority"}.get(tier.lower(), tier.lower())
-    if tier not in ("dedicated", "low_priority"):
-        raise InvalidSpec(
-            f"`{document['tier']}` is not a tier", "use `dedicated` or `low_priority`", at=["tier"]
-        )
-    least = _number(document, "min_instances", 0)
-    maximum = _number(document, "max_instances", 4)
-    if maximum < 1 or least > maximum:
-        raise InvalidSpec(
-            f"`max_instances` is {maximum} and `min_instances` is {least}",
-            "the maximum must be at least 1 and not below the minimum",
-            at=["max_instances"] if "max_instances" in document else ["min_instances"],
-        )
-    size = sizes.find(document["size"], available_sizes) if document.get("size") else None
+        _type(document["type"], ("type",))
+    file, (engine, settings), size = together(
+        lambda: ComputeFile.read(document),
+        lambda: engine_settings.read(document, engines),
+        lambda: _size(document.get("size"), available_sizes),
+        body=document,
+    )
     return Compute(
-        name=document["name"],
+        name=file.name,
         workspace=workspace,
         created_at=now,
-        size=document.get("size", "").strip(),
-        tier=tier,
-        min_instances=least,
-        max_instances=maximum,
-        idle_time_before_scale_down=_number(document, "idle_time_before_scale_down", 120),
-        description=document.get("description", ""),
-        tags=engine_settings.without(tags),
+        size=file.size.strip(),
+        tier=file.tier,
+        min_instances=file.min_instances,
+        max_instances=file.max_instances,
+        idle_time_before_scale_down=file.idle_time_before_scale_down,
+        description=file.description,
+        tags=engine_settings.without(file.tags),
         cores=size.cores if size else None,
         memory_bytes=size.memory_bytes if size else None,
-        gpus=size.gpus if size else engine_settings.gpus(settings),
+        gpus=size.gpus if size else settings.gpus,
         gpu_kind=size.gpu_kind if size else "",
         engine=engine,
-        engine_settings=settings or None,
+        engine_settings=settings.written or None,
     )
 
 
-def _check_type(document: Mapping[str, Any]) -> None:
-    _choice(document, "type", "amlcompute", ("amlcompute",), "use `type: amlcompute`")
-
-
-def _check_keys(document: Mapping[str, Any]) -> None:
-    for key in document:
-        if key in _KEYS or key == "$schema":
-            continue
-        if key in _REFUSED or (key in _SATISFIED and document[key] not in (False, None)):
-            reason = _REFUSED.get(key) or _SATISFIED[key]
-            raise InvalidSpec(f"`{key}` is not served: {reason}", "leave it out", at=[key])
-        if key not in _SATISFIED:
-            raise fields.unknown_key(str(key), _KEYS)
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.match(name):
-        raise InvalidSpec(
-            f"`{name}` is not a valid compute name" if name else "the compute has no `name`",
-            "use 3 to 24 letters, digits and dashes, starting with a letter",
-            at=["name"],
-        )
-
-
-def _choice(
-    document: Mapping[str, Any], key: str, default: str, choices: tuple[str, ...], hint: str
-) -> None:
-    if document.get(key, default).lower() not in choices:
-        raise InvalidSpec(f"compute {key} `{document[key]}` is not served", hint, at=[key])
-
-
-def _number(document: Mapping[str, Any], key: str, default: int) -> int:
-    value = fields.count(document, key, default=default)
-    if key.endswith("_instances") and value > _MOST_NODES:
-        raise InvalidSpec(f"`{key}` must be at most {_MOST_NODES:,}, not {value:,}", at=[key])
-    if value > 2**31 - 1:
-        raise InvalidSpec(f"`{key}` must be at most {2**31 - 1}, not {value}", at=[key])
-    return value
+def _size(name: Any, available_sizes: Mapping[str, Size]) -> Size | None:
+    return sizes.find(name, available_sizes) if name and isinstance(name, str) else None

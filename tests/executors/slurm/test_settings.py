@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from torchyard.base.errors import InvalidSpec
-from torchyard.executors.slurm import sbatch_options, settings
+from torchyard.executors.slurm import sbatch_options
+from torchyard.executors.slurm.settings import SlurmSettings
 
 
 def test_every_setting_is_one_word_that_begins_with_its_option() -> None:
-    read = settings.read(
+    read = SlurmSettings.of_cluster(
         {
             "partition": "gpu --uid=0",
             "time_limit": "1-12",

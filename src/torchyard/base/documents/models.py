@@ -478,20 +478,24 @@ class File(Document):
         return list(expressions.unresolved(body, cls.resolved, at))
 
 
-def together(*checks: Callable[[], object]) -> None:
-    """Run all of them.
+def together(*checks: Callable[[], Any], body: Any = None) -> list[Any]:
+    """What each of them returns.
+
+    Args:
+        body: the document, for the order of faults; else they are in that of the checks.
 
     Raises:
         InvalidSpec: the first fault that one raised; it carries those of the others.
     """
-    faults = []
+    values, faults = [], []
     for check in checks:
         try:
-            check()
+            values.append(check())
         except InvalidSpec as error:
             faults.append(error)
     if faults:
-        raise joined(faults, {}, ())
+        raise joined(faults, body, ())
+    return values
 
 
 def within(at: At, function: Callable[[str], Value], name: str) -> Value:

@@ -185,11 +185,6 @@ def attach(
     session: Session,
     document: Document,
     named_so: str | None,
-    engine: str | None,
-    address: str | None,
-    partition: str | None,
-    account: str | None,
-    qos: str | None,
     tags: tuple[str, ...],
     name: str | None = None,
     **options: Any,
@@ -201,13 +196,14 @@ def attach(
 
     Example: yard compute attach lab --engine slurm --partition gpu
     """
-    settings = {"address": address, "partition": partition, "account": account, "qos": qos}
-    engine_settings = {key: value for key, value in settings.items() if value is not None}
-    engine = engine or ("ray" if address else "slurm" if partition else None)
+    keys = ("engine", "address", "partition", "account", "qos")
+    settings = {key: value for key in keys if (value := options.pop(key)) is not None}
+    if not settings.get("engine") and {"address", "partition"} & {*settings}:
+        settings["engine"] = "ray" if "address" in settings else "slurm"
     document.fill({"name": name or named_so, "tags": tagged(tags), **options})
     mapping = document.value.setdefault("torchyard", {})
     if isinstance(mapping, dict):
-        mapping |= {**engine_settings, **({"engine": engine} if engine else {})}
+        mapping |= settings
     client = session.client()
     try:
         compute = client.computes.create(document.value)

@@ -7,7 +7,6 @@ Always: Ray is imported by a process of its own; a handle tells where an attempt
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from torchyard.executors.ray import engine_programs, heads, labels
 from torchyard.executors.ray.bridge import Bridge, ClusterAddress
 from torchyard.executors.ray.cluster import Cluster
 from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
+from torchyard.executors.ray.settings import RaySettings
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.shared import plan as plans
@@ -38,7 +38,6 @@ from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.plurals import plural
 
 NAME = "ray"
-_ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}")
 _OPENING_S = 60.0
 _STUCK_S = 60.0
 # Exit code of a bootstrap whose node can't run the worker.
@@ -231,48 +230,26 @@ def resources(plan: LaunchPlan) -> dict[str, float]:
         bundle["GPU"] = float(plan.gpus_per_node)
     if plan.memory_bytes:
         bundle["memory"] = float(int(plan.memory_bytes * _MEMORY_SHARE))
-    for name, amount in _mapping(plan.engine_settings, "resources").items():
-        if not isinstance(amount, (int, float)) or isinstance(amount, bool) or amount < 0:
-            raise EngineRefused(
-                f"`resources` of the cluster: `{name}` is not a number",
-                "write `torchyard: {resources: {disk_a: 1}}`",
-            )
-        bundle[str(name)] = float(amount)
-    return bundle
+    further = RaySettings.of_cluster(plan.engine_settings).resources
+    return {**bundle, **{name: float(amount) for name, amount in further.items()}}
 
 
 def _labels(plan: LaunchPlan) -> dict[str, str]:
     """What the nodes of a plan must be labelled with."""
     settings = plan.engine_settings
-    written = {str(key): str(text) for key, text in _mapping(settings, "labels").items()}
+    written = RaySettings.of_cluster(settings).labels
     if not settings.get("head"):
         return written
     return {**written, **labels.selector(plan.person, settings.get("drained") or ())}
 
 
-def _mapping(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    written = settings.get(key) or {}
-    if not isinstance(written, Mapping):
-        raise EngineRefused(f"`{key}` of the cluster is not a mapping")
-    return written
-
-
 def _address(settings: Mapping[str, Any]) -> ClusterAddress:
-    address = str(settings.get("address") or "")
-    if not _ADDRESS.fullmatch(address) or not 0 < int(address.rpartition(":")[2]) < 65536:
-        raise EngineRefused(
-            f"`{address}` is not the address of a Ray cluster",
-            "write the host and port of its head: `torchyard: {engine: ray, address: "
-            "gpu-head:6379}`",
-        )
+    read = RaySettings.of_cluster(settings)
     try:
-        version = RayVersion(
-            str(settings["version"]) if settings.get("version") else RayVersion().ray,
-            str(settings.get("python") or ""),
-        )
+        version = RayVersion(read.version or RayVersion().ray, read.python)
     except ValueError as error:
         raise EngineRefused(str(error), "leave it out: the cluster's own is found out") from None
-    return ClusterAddress(address, str(settings.get("token_file") or ""), version)
+    return ClusterAddress(read.address, read.token_file, version)
 
 
 def _notices(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Slurm: the engine of labs; imported when a cluster first uses it."""
+"""Slurm: the engine of labs; opened when a cluster first uses it."""

@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from torchyard.base.errors import InvalidInput
 from torchyard.executors import bundle
 from torchyard.executors.executor import (
     EngineCluster,
@@ -30,7 +29,6 @@ from torchyard.executors.executor import (
 from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.executors.slurm import batch_script, cluster, job_states, limits, pending_reasons
-from torchyard.executors.slurm import settings as settings_reader
 from torchyard.executors.slurm.commands import JobRow, Slurm
 from torchyard.executors.slurm.durations import UNLIMITED, seconds
 from torchyard.executors.slurm.polling import Poll
@@ -78,7 +76,7 @@ class SlurmEngine:
         self._partitions: dict[SlurmSettings, tuple[float, dict[str, str]]] = {}
 
     def launch(self, plan: LaunchPlan) -> Handle:
-        settings = _settings(plan)
+        settings = SlurmSettings.of_cluster(plan.engine_settings)
         slurm, _ = self._cluster(settings.config)
         name = self._job_name(plan.attempt_id)
         words, script = self._words(plan, settings, name), self._script(plan, settings)
@@ -93,7 +91,7 @@ class SlurmEngine:
 
     def recover(self, plan: LaunchPlan) -> Handle:
         # The supervisor on the node has done it.
-        settings = _settings(plan)
+        settings = SlurmSettings.of_cluster(plan.engine_settings)
         job = _found(self._cluster(settings.config)[0], self._job_name(plan.attempt_id))
         return self._handle(plan, settings, job or 0)
 
@@ -166,7 +164,7 @@ class SlurmEngine:
             self._lock_file(str(body["attempt"])).unlink()
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
-        read = settings_reader.read(settings)
+        read = SlurmSettings.of_cluster(settings)
         view = cluster.describe(self._cluster(read.config)[0], read)
         self._server.check_reachable(settings, view.nodes)
         return view
@@ -294,13 +292,6 @@ class SlurmEngine:
                 time.sleep(_KILL_POLL_S)
             slurm.cancel(int(body["job"]), name, "KILL")
             slurm.cancel(int(body["job"]), name)
-
-
-def _settings(plan: LaunchPlan) -> SlurmSettings:
-    try:
-        return settings_reader.read(plan.engine_settings)
-    except InvalidInput as error:
-        raise EngineRefused(error.message, error.hint or "") from error
 
 
 def _submitted(slurm: Slurm, words: Sequence[str], script: str, lock: int) -> int:

@@ -1,39 +1,72 @@
 """What a cluster's document says about its Slurm.
 
-Owns: the settings as words of sbatch.
-Leaves: checking the document to compute/engine_settings.py, whether a partition exists, and who may
-use it, to limits.py.
+Owns: the settings of the engine `slurm`, and as words of sbatch.
+Leaves: those that every engine has to executors/cluster_settings.py, whether a partition exists,
+and who may use it, to limits.py.
 Always: every value reaches sbatch as one word that begins with its option, so that none is taken
 for another option or for a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import re
+from typing import Annotated
 
+from torchyard.base.documents.models import At, Key, Truth
+from torchyard.base.errors import InvalidSpec
+from torchyard.executors.cluster_settings import NodeSettings, Setting, SettingList, check_path
 from torchyard.executors.slurm import sbatch_options
 
+_TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}")
+_GPUS = re.compile(r"(?:^|,)gpu(?::[A-Za-z][^:,]*)?:(\d+)")
 
-@dataclass(frozen=True)
-class SlurmSettings:
-    """Empty texts leave the choice to Slurm. `options` are further ones of sbatch, `config` is the
-    path of its slurm.conf, `python` what runs the worker on the nodes.
-    """
 
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    constraint: str = ""
-    time_limit: str = ""
-    gres: str = ""
-    reservation: str = ""
-    exclusive: bool = False
-    options: tuple[str, ...] = ()
-    node_folder: str = ""
-    python: str = "python3"
-    config: str = ""
+def _time(key: str, value: str, at: At) -> None:
+    if not _TIME.fullmatch(value):
+        raise InvalidSpec(
+            f"`{key}` is `{value}` and Slurm can't read it as a time",
+            "write minutes, `hours:minutes:seconds` or `days-hours`: `2-00:00:00`",
+            at=at,
+        )
+
+
+def _option(key: str, value: str, at: At) -> None:
+    sbatch_options.check(value, at)
+
+
+class SlurmSettings(NodeSettings):
+    """Empty texts leave the choice to Slurm."""
+
+    partition: Annotated[str, Setting("gpu"), Key("as of sbatch")] = ""
+    account: Annotated[str, Setting("vision"), Key("as of sbatch")] = ""
+    qos: Annotated[str, Setting("normal"), Key("as of sbatch")] = ""
+    constraint: Annotated[str, Setting("a100"), Key("as of sbatch")] = ""
+    time_limit: Annotated[
+        str,
+        Setting("2-00:00:00", _time),
+        Key("minutes, `hours:minutes:seconds` or `days-hours`"),
+    ] = ""
+    gres: Annotated[str, Setting("gpu:4"), Key("devices of one node")] = ""
+    exclusive: Annotated[bool, Truth(), Key("whole nodes")] = False
+    reservation: Annotated[str, Setting("course"), Key("as of sbatch")] = ""
+    sbatch_options: Annotated[
+        tuple[str, ...],
+        SettingList("['--mail-type=END']", _option),
+        Key("further options, each one word"),
+    ] = ()
+    config: Annotated[
+        str,
+        Setting("/etc/slurm/slurm.conf", check_path),
+        Key("the path of slurm.conf, where it is not the machine's"),
+    ] = ""
+    python: Annotated[
+        str, Setting("/usr/bin/python3"), Key("the nodes' Python; default `python3`")
+    ] = "python3"
+
+    @property
+    def gpus(self) -> int | None:
+        match = _GPUS.search(self.gres)
+        return int(match[1]) if match else None
 
     @property
     def words(self) -> list[str]:
@@ -50,36 +83,4 @@ class SlurmSettings:
         words = [f"--{name}={value}" for name, value in texts.items() if value]
         if self.exclusive:
             words.append("--exclusive")
-        return words + list(self.options)
-
-
-_TEXTS = (
-    "partition",
-    "account",
-    "qos",
-    "constraint",
-    "time_limit",
-    "gres",
-    "reservation",
-    "node_folder",
-    "config",
-)
-
-
-def read(settings: Mapping[str, Any]) -> SlurmSettings:
-    """
-    Args:
-        settings: of a cluster's document, checked.
-
-    Raises:
-        InvalidSpec: an option of sbatch is not passed on.
-    """
-    options = tuple(str(option) for option in settings.get("sbatch_options") or ())
-    for option in options:
-        sbatch_options.check(option)
-    return SlurmSettings(
-        **{name: str(settings.get(name) or "") for name in _TEXTS},
-        exclusive=bool(settings.get("exclusive")),
-        options=options,
-        python=str(settings.get("python") or "python3"),
-    )
+        return words + list(self.sbatch_options)

@@ -21,10 +21,10 @@ from torchyard.base.documents import secret_variables
 from torchyard.base.home import handed_sockets
 from torchyard.compute import actions as computes
 from torchyard.compute import machines
-from torchyard.compute.engine_settings import preemption_grace_s
 from torchyard.compute.types import Compute
 from torchyard.environments.services import Environments
 from torchyard.environments.types import from_json as environment_from_json
+from torchyard.executors.cluster_settings import preemption_grace_s
 from torchyard.executors.machine import Machine
 from torchyard.jobs.admission import gpus, quota_checks
 from torchyard.jobs.files import outputs, scratch

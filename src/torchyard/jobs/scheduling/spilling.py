@@ -1,7 +1,7 @@
 """Move queued jobs from a full cluster to the one that it spills over to.
 
 Owns: which jobs move, what they are told.
-Leaves: starting them there to claiming.py, the setting to compute/engine_settings.py.
+Leaves: starting them there to claiming.py, the setting to executors/cluster_settings.py.
 Always: a job moves only to nodes that are free for it, and never while a quota or a pause holds it;
 it says where it went.
 """

@@ -1,0 +1,76 @@
+"""What a cluster's document says of its Ray.
+
+Owns: the settings of the engine `ray`.
+Leaves: those that every engine has to executors/cluster_settings.py, whether anything answers at
+the address to engine.py.
+Always: a cluster either names a head that exists, or asks for one of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from torchyard.base.documents.models import At, Key, Truth, rule
+from torchyard.base.errors import InvalidSpec
+from torchyard.executors.cluster_settings import (
+    NodeSettings,
+    NumbersByName,
+    Setting,
+    SettingsByName,
+    check_path,
+)
+
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):([0-9]{1,5})")
+
+
+def _address(key: str, value: str, at: At) -> None:
+    match = _ADDRESS.fullmatch(value)
+    if match is None or not 0 < int(match[1]) < 65536:
+        raise InvalidSpec(
+            f"`{key}` is `{value}`, not `host:port`",
+            "write the address that `ray start --head` printed, such as `10.0.0.5:6379`",
+            at=at,
+        )
+
+
+class RaySettings(NodeSettings):
+    address: Annotated[
+        str, Setting("10.0.0.5:6379", _address), Key("host and port of a head that exists")
+    ] = ""
+    start: Annotated[bool, Truth(), Key("`true`: torchyard starts the head")] = False
+    token_file: Annotated[
+        str, Setting("/etc/ray/token", check_path), Key("the file with the cluster's token")
+    ] = ""
+    version: Annotated[
+        str, Setting("2.51.0"), Key("of the cluster's Ray; found out when it is left out")
+    ] = ""
+    resources: Annotated[
+        dict[str, int | float],
+        NumbersByName("{CPU: 8}"),
+        Key("what one node needs beside the cores, GPUs and memory of `size`"),
+    ] = Field(default_factory=dict)
+    labels: Annotated[
+        dict[str, str], SettingsByName("{zone: a}"), Key("labels that Ray's nodes must have")
+    ] = Field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int | None:
+        return int(self.resources["GPU"]) if "GPU" in self.resources else None
+
+    @rule("address", "start")
+    def _one_head(self) -> None:
+        if self.start and self.address:
+            raise InvalidSpec(
+                "`address` names a Ray cluster that exists, and `start` asks for a new one",
+                "leave out one of them",
+                at=("address",),
+            )
+        if not self.start and not self.address:
+            raise InvalidSpec(
+                "the Ray cluster has no `address`",
+                "write `torchyard: {engine: ray, address: 10.0.0.5:6379}`, or `start: true` for a "
+                "head that torchyard starts",
+            )
