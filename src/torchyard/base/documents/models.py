@@ -39,7 +39,6 @@ At = tuple[str | int, ...]
 Support = Literal["honoured", "satisfied", "refused"]
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
-_EMPTY: tuple[Any, ...] = (None, "", {}, [])
 _RULE = "_torchyard_rule_of"
 
 
@@ -103,7 +102,7 @@ class Refused(Check):
     note: str
 
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
-        if body[key] not in _EMPTY:
+        if body[key]:
             raise InvalidSpec(
                 f"`{'.'.join(map(str, (*at, key)))}` is not served",
                 self.note,
@@ -328,13 +327,13 @@ class Document(BaseModel):
         return model
 
     @classmethod
-    def read_all(cls, bodies: Mapping[str, Any], at: At) -> dict[str, Self]:
-        """Each entry of a mapping of names; one that is null has the defaults.
+    def read_all(cls, bodies: Mapping[Any, Any], at: At) -> dict[Any, Self]:
+        """Each entry of a mapping of names, or of positions; one that is null has the defaults.
 
         Raises:
             InvalidSpec: as `read`.
         """
-        models: dict[str, Self] = {}
+        models: dict[Any, Self] = {}
         faults: list[InvalidSpec] = []
         for name, body in bodies.items():
             try:
@@ -424,6 +423,8 @@ def _key(field: FieldInfo) -> Key:
     for each in field.metadata:
         if isinstance(each, Refused):
             return Key(each.note, "refused")
+        if isinstance(each, Holds):
+            return Key(f"`{fields.literal(each.value)}`: {each.reason}", "satisfied")
         if isinstance(each, Key):
             return each
     return Key()
