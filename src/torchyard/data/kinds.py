@@ -104,6 +104,7 @@ class DatastoreFile(File):
     """What every kind has."""
 
     subject: ClassVar[str] = "the datastore"
+    literal: ClassVar[tuple[str, ...]] = ("credentials",)
     kind: ClassVar[str]
 
     name: Annotated[Any, Key("letters, digits, `_` and `-`")] = None
@@ -137,12 +138,6 @@ class DatastoreFile(File):
                 f"write it into the file, or use `--set {key}=…`",
                 at=[key],
             )
-
-    @classmethod
-    def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
-        # A password may hold any characters.
-        open_keys = {key: value for key, value in body.items() if key != "credentials"}
-        return super()._further_faults(open_keys, at)
 
 
 class StorageAccountFile(DatastoreFile):

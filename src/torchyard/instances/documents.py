@@ -266,10 +266,6 @@ class InstanceFile(File):
             )
 
     @rule("idle_time_before_shutdown", "idle_time_before_shutdown_minutes")
-    def _idle_time(self) -> None:
-        assert self.idle_minutes >= 0
-
-    @property
     def idle_minutes(self) -> int:
         written = self.idle_time_before_shutdown
         if not written or self.idle_time_before_shutdown_minutes:
@@ -295,7 +291,7 @@ def read(document: Any) -> InstanceSpec:
         size=file.size,
         description=file.description,
         tags=file.tags,
-        idle_minutes=file.idle_minutes,
+        idle_minutes=file.idle_minutes(),
         schedules=file.schedules.compute_start_stop,
         cluster=file.torchyard.cluster,
         environment=file.torchyard.environment,

@@ -398,9 +398,13 @@ class File(Document):
     resolved: ClassVar[Sequence[str]] = ()
     """Where expressions are resolved, as `expressions.refuse` has it."""
 
+    literal: ClassVar[Sequence[str]] = ()
+    """Keys whose values are no expressions, whatever they hold, such as passwords."""
+
     @classmethod
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
-        return list(expressions.unresolved(body, cls.resolved, at))
+        others = {key: value for key, value in body.items() if key not in cls.literal}
+        return list(expressions.unresolved(others, cls.resolved, at))
 
 
 def keys(model: type[Document]) -> dict[str, Key]:
