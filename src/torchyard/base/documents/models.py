@@ -167,11 +167,21 @@ class Whole(Check):
 
 @dataclass(frozen=True)
 class Text(Check):
+    longest: int | None = None
+
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str:
-        return fields.text(body, key, at)
+        text = fields.text(body, key, at)
+        if self.longest is not None and len(text) > self.longest:
+            raise InvalidSpec(
+                f"`{key}` is {len(text)} characters long; the limit is {self.longest}",
+                "shorten it",
+                at=(*at, key),
+            )
+        return text
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "string"}
+        longest = {} if self.longest is None else {"maxLength": self.longest}
+        return {"type": "string", **longest}
 
 
 @dataclass(frozen=True)
