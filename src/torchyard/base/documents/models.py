@@ -322,8 +322,12 @@ class Document(BaseModel):
             model = cls.model_validate(body)
         except ValidationError as error:
             for each in error.errors():
-                faults.append(cls._fault(body, each, at))
+                fault = cls._fault(body, each, at)
+                faults.append(fault)
                 broken.append(each["loc"])
+                if each["type"] == "extra_forbidden" and fault.meant_key:
+                    # That the one that was meant is absent is no fault of its own.
+                    broken.append((*each["loc"][:-1], fault.meant_key))
             if broken == [()]:
                 raise faults[0] from None
             try:
