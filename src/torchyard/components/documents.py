@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from torchyard.base.documents import expressions
-from torchyard.base.documents.models import At, By, Document, Key, Texts, keys, rule
+from torchyard.base.documents.models import At, By, Document, Key, Texts, entries, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.data.documents import AssetFile
 from torchyard.data.types import ONNX_TYPE
@@ -118,10 +118,10 @@ def _ports(model: type[PortFile]) -> By:
                 **{key: each for key, each in ports[name].items() if each is not None},
                 "type": file.type,
             }
-            for name, file in model.read_all(ports, at).items()
+            for name, file in entries(ports, at, model.read).items()
         }
 
-    return By(read)
+    return By(read, of=model, is_named=True)
 
 
 class ComponentFile(AssetFile):

@@ -73,7 +73,7 @@ def _credentials(model: type[Document]) -> By:
             raise InvalidSpec("`credentials` must be a mapping", f"its keys: {known}", at=at)
         return {key: secret for key, secret in model.read(value or {}, at) if secret}
 
-    return By(read)
+    return By(read, of=model)
 
 
 class AzureCredentials(Document):

@@ -28,6 +28,7 @@ from torchyard.base.documents.models import (
     Texts,
     Whole,
     Word,
+    entries,
     rule,
 )
 from torchyard.base.errors import InvalidSpec
@@ -199,7 +200,7 @@ def _rows(value: Any, at: At) -> tuple[Schedule, ...]:
             f"of up to {_MOST_SCHEDULES} schedules, each with `action` and `trigger`",
             at=at,
         )
-    files = ScheduleFile.read_all(dict(enumerate(rows)), at)
+    files = entries(dict(enumerate(rows)), at, ScheduleFile.read)
     return tuple(file.schedule for file in files.values())
 
 
@@ -225,7 +226,7 @@ class InstanceFile(File):
     location: Annotated[Any, Key("the server's machine", "satisfied")] = None
     schedules: Annotated[
         SchedulesFile,
-        By(lambda value, at: SchedulesFile.read(value or {}, at)),
+        By(lambda value, at: SchedulesFile.read(value or {}, at), of=SchedulesFile),
         Key("`{compute_start_stop: […]}`"),
     ] = SchedulesFile()
     idle_time_before_shutdown_minutes: Annotated[
@@ -234,7 +235,7 @@ class InstanceFile(File):
     idle_time_before_shutdown: Annotated[Any, Key("the same as `PT30M`")] = None
     torchyard: Annotated[
         OwnSettings,
-        By(lambda value, at: OwnSettings.read(value or {}, at)),
+        By(lambda value, at: OwnSettings.read(value or {}, at), of=OwnSettings),
         Key("torchyard's own"),
     ] = OwnSettings()
     ssh_public_access_enabled: Annotated[None, Holds(False, "`yard job shell` opens a shell")] = (

@@ -16,14 +16,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isfunction
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     ValidationError,
     model_validator,
 )
@@ -33,13 +32,18 @@ from typing_extensions import Self
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions
-from torchyard.base.errors import InvalidSpec
+from torchyard.base.errors import InvalidSpec, TorchyardError, nearest
 
 At = tuple[str | int, ...]
 Support = Literal["honoured", "satisfied", "refused"]
 Rule = TypeVar("Rule", bound=Callable[..., Any])
+Value = TypeVar("Value")
 
+TEXT: Mapping[str, Any] = {"type": "string"}
+"""A value that is one text, as JSON Schema has it."""
 _RULE = "_torchyard_rule_of"
+# Faults of one document that are told.
+_MOST = 20
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,25 @@ class Key:
     note: str = ""
     support: Support = "honoured"
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        described = dict(handler(schema))
-        return {**described, "description": self.note} if self.note else described
+
+class Declared(NamedTuple):
+    """A key of a model or of one within it, or one value of a key that has a fixed set of them.
+
+    `path` has dots between keys, and `*` for a name that people give.
+    """
+
+    path: str
+    support: Support
+    note: str
+    value: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    @property
+    def parent(self) -> str:
+        return self.path.rpartition(".")[0]
 
 
 class Check:
@@ -81,11 +99,6 @@ class Check:
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._validated)
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return self.schema()
 
     def _validated(self, value: Any) -> Any:
         try:
@@ -228,6 +241,51 @@ class Word(Check):
         return {"enum": list(self._words)}
 
 
+class Choice(Check):
+    """One of some values, each with what it does; written as those of `Word`.
+
+    A value that is refused has as its note what to do instead.
+    """
+
+    def __init__(self, **values: Key) -> None:
+        self.values: Mapping[str, Key] = values
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str:
+        written = fields.text(body, key, at)
+        if not written:
+            return str(default or "")
+        value = self.find(written, key, at)
+        if self.values[value].support == "refused":
+            raise InvalidSpec(
+                f"`{key}: {value}` is not served",
+                self.values[value].note,
+                code="not_served",
+                at=(*at, key),
+            )
+        return value
+
+    def find(self, written: str, key: str, at: At) -> str:
+        """The value that is meant, be it refused.
+
+        Raises:
+            InvalidSpec: there is none.
+        """
+        for value in self.values:
+            if _plain(value) == _plain(written):
+                return value
+        guess = nearest(written, self.values)
+        served = [value for value, each in self.values.items() if each.support != "refused"]
+        raise InvalidSpec(
+            f"`{written}` is not a valid `{key}`",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(served)}",
+            at=(*at, key),
+        )
+
+    def schema(self) -> dict[str, Any]:
+        served = [value for value, each in self.values.items() if each.support != "refused"]
+        return {"enum": served}
+
+
 @dataclass(frozen=True)
 class Truth(Check):
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> bool:
@@ -265,16 +323,31 @@ class Share(Check):
 
 @dataclass(frozen=True)
 class By(Check):
-    """A value that a function reads: `read(value, at)` returns it, or raises `InvalidSpec`."""
+    """A value that a function reads: `read(value, at)` returns it, or raises `InvalidSpec`.
+
+    Args:
+        of: the model of the value where that is a mapping; with `is_named`, of each entry of a
+            mapping from names that people give.
+        else_: what else the value may be, as JSON Schema has it.
+    """
 
     function: Callable[[Any, At], Any]
-    json_schema: Mapping[str, Any] | None = None
+    of: type[Document] | None = None
+    is_named: bool = False
+    else_: Mapping[str, Any] | None = None
 
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
         return self.function(body[key], (*at, key))
 
     def schema(self) -> dict[str, Any]:
-        return dict(self.json_schema or {})
+        forms = [dict(self.else_)] if self.else_ else []
+        if self.of is not None:
+            inner = json_schema(self.of)
+            entry = {"anyOf": [*forms, inner]} if forms else inner
+            if self.is_named:
+                return {"type": "object", "additionalProperties": entry}
+            return entry
+        return forms[0] if forms else {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -298,6 +371,8 @@ class Document(BaseModel):
 
     subject: ClassVar[str] = "the document"
     """What it is called where it stands by itself."""
+    example: ClassVar[str] = ""
+    """A value of it in YAML, for who writes no mapping."""
 
     @model_validator(mode="before")
     @classmethod
@@ -318,45 +393,29 @@ class Document(BaseModel):
         """
         faults: list[InvalidSpec] = []
         broken: list[At] = []
+        positions = _Positions(body)
         try:
             model = cls.model_validate(body)
         except ValidationError as error:
-            for each in error.errors():
+            errors = error.errors()
+            broken = [each["loc"] for each in errors]
+            errors.sort(key=lambda each: positions(each["loc"]))
+            for each in errors[:_MOST]:
                 fault = cls._fault(body, each, at)
                 faults.append(fault)
-                broken.append(each["loc"])
-                if each["type"] == "extra_forbidden" and fault.meant_key:
-                    # That the one that was meant is absent is no fault of its own.
+                if fault.meant_key:  # that it is missing comes of its spelling
                     broken.append((*each["loc"][:-1], fault.meant_key))
             if broken == [()]:
                 raise faults[0] from None
             try:
                 model = cls.model_validate(_without(body, broken))
             except ValidationError:
-                raise _joined(faults, body, at) from None
+                raise joined(faults, body, at) from None
         faults += _broken_rules(model, (), at, broken)
         faults += cls._further_faults(body, at)
         if faults:
-            raise _joined(faults, body, at)
+            raise joined(faults, body, at)
         return model
-
-    @classmethod
-    def read_all(cls, bodies: Mapping[Any, Any], at: At) -> dict[Any, Self]:
-        """Each entry of a mapping of names, or of positions; one that is null has the defaults.
-
-        Raises:
-            InvalidSpec: as `read`.
-        """
-        models: dict[Any, Self] = {}
-        faults: list[InvalidSpec] = []
-        for name, body in bodies.items():
-            try:
-                models[name] = cls.read(body or {}, (*at, name))
-            except InvalidSpec as error:
-                faults.append(error)
-        if faults:
-            raise _joined(faults, bodies, at)
-        return models
 
     @classmethod
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
@@ -373,9 +432,12 @@ class Document(BaseModel):
     def not_a_mapping(cls, value: Any, at: At) -> InvalidSpec:
         known = [name for name, key in keys(cls).items() if key.support != "refused"]
         subject = f"`{at[-1]}`" if at else cls.subject
+        hint = f"known keys: {', '.join(known)}"
+        if cls.example:
+            hint = f"for example `{f'{at[-1]}: ' if at else ''}{cls.example}`"
         return InvalidSpec(
             f"{subject} must be a mapping of keys to values, not {fields.described(value)}",
-            f"known keys: {', '.join(known)}",
+            hint,
             at=at,
         )
 
@@ -384,7 +446,7 @@ class Document(BaseModel):
         place, kind = error["loc"], error["type"]
         around, model = _around(cls, body, place)
         if kind == "mapping":
-            inner = cls if not place else _model_in(model.model_fields[str(place[-1])])
+            inner = cls if not place else _inner(model.model_fields[str(place[-1])])[0]
             assert inner is not None
             return inner.not_a_mapping(error["input"], (*at, *place))
         key, outer = str(place[-1]), (*at, *place[:-1])
@@ -421,9 +483,87 @@ class File(Document):
         return list(expressions.unresolved(others, cls.resolved, at))
 
 
+def together(*checks: Callable[[], object]) -> None:
+    """Run all of them.
+
+    Raises:
+        InvalidSpec: the first fault that one raised; it carries those of the others.
+    """
+    faults = []
+    for check in checks:
+        try:
+            check()
+        except InvalidSpec as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults, {}, ())
+
+
+def within(at: At, function: Callable[[str], Value], name: str) -> Value:
+    """What the function returns of `name`; its errors are at places below `at`."""
+    try:
+        return function(name)
+    except InvalidSpec as error:
+        for each in (error, *error.others):
+            each.at = (*at, *each.at)
+        raise
+
+
+def entries(
+    bodies: Mapping[Any, Any], at: At, read: Callable[[Any, At], Value]
+) -> dict[Any, Value]:
+    """Each entry of a mapping of names, or of positions, read.
+
+    Raises:
+        InvalidSpec: the faults of all of them.
+    """
+    values: dict[Any, Value] = {}
+    faults: list[InvalidSpec] = []
+    for name, body in bodies.items():
+        try:
+            values[name] = read(body, (*at, name))
+        except InvalidSpec as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults, bodies, at)
+    return values
+
+
 def keys(model: type[Document]) -> dict[str, Key]:
     """The keys of a model, in the order of the declaration."""
     return {field.alias or name: _key(field) for name, field in model.model_fields.items()}
+
+
+def walk(model: type[Document], start: str = "") -> Iterator[Declared]:
+    """Each key of a model and of those in it; one of a `Choice` by its values."""
+    for name, field in model.model_fields.items():
+        path = f"{start}{field.alias or name}"
+        inner, is_named = _inner(field)
+        choice = next((each for each in field.metadata if isinstance(each, Choice)), None)
+        if is_named:
+            path = f"{path}.*"
+        key = _key(field)
+        if choice is not None:
+            for value, each in choice.values.items():
+                yield Declared(path, each.support, each.note, value)
+        elif inner is None or key.note:
+            yield Declared(path, key.support, key.note)
+        if inner is not None:
+            yield from walk(inner, f"{path}.")
+
+
+def json_schema(model: type[Document]) -> dict[str, Any]:
+    """The model as JSON Schema, for editors and for the description of the API."""
+    properties = {}
+    for name, field in model.model_fields.items():
+        inner, _ = _inner(field)
+        check = next((each for each in field.metadata if isinstance(each, Check)), None)
+        key = _key(field)
+        of_value = check.schema() if check else json_schema(inner) if inner else {}
+        described = {"description": key.note} if key.note else {}
+        refused = {"deprecated": True} if key.support == "refused" else {}
+        properties[field.alias or name] = {**of_value, **described, **refused}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def table(title: str, model: type[Document]) -> Iterator[str]:
@@ -448,12 +588,16 @@ def _key(field: FieldInfo) -> Key:
     return Key()
 
 
-def _model_in(field: FieldInfo) -> type[Document] | None:
+def _inner(field: FieldInfo) -> tuple[type[Document] | None, bool]:
+    """The model of a key's value, or of each entry of it by a name that people give."""
+    for each in field.metadata:
+        if isinstance(each, By):
+            return each.of, each.is_named
     annotation = field.annotation
     for each in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(each, type) and issubclass(each, Document):
-            return each
-    return None
+            return each, False
+    return None, False
 
 
 def _around(
@@ -462,7 +606,7 @@ def _around(
     """The mapping that holds what stands at `place`, and its model."""
     for step in place[:-1]:
         body = body[step]
-        inner = _model_in(model.model_fields[str(step)])
+        inner, _ = _inner(model.model_fields[str(step)])
         assert inner is not None
         model = inner
     return body, model
@@ -470,19 +614,18 @@ def _around(
 
 def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
     """A copy without what stands at these places."""
-    for place in places:
-        body = _without_one(body, place)
-    return body
-
-
-def _without_one(body: Any, place: Sequence[str | int]) -> Any:
-    if not place:
-        return {}
-    step, rest = place[0], place[1:]
-    if not isinstance(body, Mapping) or step not in body:
+    if not isinstance(body, Mapping):
         return body
-    others = {key: value for key, value in body.items() if key != step}
-    return {**others, step: _without_one(body[step], rest)} if rest else others
+    below: dict[str | int, list[Sequence[str | int]]] = {}
+    for place in places:
+        if not place:
+            return {}
+        below.setdefault(place[0], []).append(place[1:])
+    return {
+        key: _without(value, below[str(key)]) if str(key) in below else value
+        for key, value in body.items()
+        if not any(not rest for rest in below.get(str(key), ()))
+    }
 
 
 def _broken_rules(
@@ -501,7 +644,8 @@ def _broken_rules(
             try:
                 method(model)
             except InvalidSpec as error:
-                error.at = (*at, *error.at)
+                for each in (error, *error.others):
+                    each.at = (*at, *each.at)
                 yield error
 
 
@@ -511,24 +655,39 @@ def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
         yield from (method for method in methods if hasattr(method, _RULE))
 
 
-def _joined(faults: Iterable[InvalidSpec], body: Any, at: At) -> InvalidSpec:
-    """One error that carries all of them, in the order of the document."""
+def joined(faults: Iterable[TorchyardError], body: Any, at: At) -> TorchyardError:
+    """One error that carries all of them, in the order of the document, up to a limit."""
     every = [each for fault in faults for each in (fault, *fault.others)]
-    first, *rest = sorted(every, key=lambda fault: _position(body, fault.at[len(at) :]))
+    positions = _Positions(body)
+    first, *rest = sorted(every, key=lambda fault: positions(fault.at[len(at) :]))[:_MOST]
     first.add_others(rest)
     return first
 
 
-def _position(body: Any, place: Sequence[str | int]) -> tuple[int, ...]:
-    """Sorts places as a reader of the document meets them."""
-    position: list[int] = []
-    for step in place:
-        steps = list(body) if isinstance(body, Mapping) else []
-        if step not in steps:
-            break
-        position.append(steps.index(step))
-        body = body[step]
-    return tuple(position)
+class _Positions:
+    """Sorts places of a document as its reader meets them."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self._orders: dict[int, dict[str, int]] = {}
+
+    def __call__(self, place: Sequence[str | int]) -> tuple[int, ...]:
+        position: list[int] = []
+        body = self._body
+        for step in place:
+            order = self._order(body)
+            if str(step) not in order:
+                break
+            position.append(order[str(step)])
+            body = body.get(step)
+        return tuple(position)
+
+    def _order(self, body: Any) -> dict[str, int]:
+        if not isinstance(body, Mapping):
+            return {}
+        if id(body) not in self._orders:
+            self._orders[id(body)] = {str(key): number for number, key in enumerate(body)}
+        return self._orders[id(body)]
 
 
 def _plain(word: str) -> str:

@@ -18,7 +18,7 @@ from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count, described, in_seconds, mapping, text, texts, unknown_key
 from torchyard.jobs.spec import own_properties
-from torchyard.jobs.spec.values import experiment_name, name
+from torchyard.jobs.spec.parts import experiment_name, name
 from torchyard.sweeps.spec import early_termination, own_settings, sampling, space_reading, trials
 from torchyard.sweeps.spec.early_termination import Policy
 from torchyard.sweeps.spec.keys import TOP
