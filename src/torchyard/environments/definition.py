@@ -14,7 +14,7 @@ from typing import Any
 
 from torchyard.base.errors import InvalidSpec
 from torchyard.environments.conda import conda_file
-from torchyard.environments.documents import HINT, InlineFile
+from torchyard.environments.documents import HINT, EnvironmentKeys
 from torchyard.environments.images import definition as image_definition
 from torchyard.environments.images.definition import Sources
 from torchyard.environments.names import catalogue, image_names, substitutes
@@ -62,7 +62,7 @@ def resolve(
         return _spec_of_entry(entry, platform, at, owned, policy, sources, inside)
     if not isinstance(definition, Mapping):
         raise InvalidSpec("`environment` is neither a name nor a mapping", HINT, at=at)
-    file = InlineFile.read(definition, at)
+    file = EnvironmentKeys.read(definition, at)
     if file.build is not None:
 
         def resolve_name(name: str, line: At) -> EnvironmentSpec:
@@ -78,7 +78,7 @@ def resolve(
 
 
 def _over_image(
-    file: InlineFile, platform: Platform, at: At, policy: SubstitutePolicy
+    file: EnvironmentKeys, platform: Platform, at: At, policy: SubstitutePolicy
 ) -> EnvironmentSpec:
     """The spec of packages without an image, in the place of one, or inside one."""
     image, foreign = image_names.Image("", (), ""), ""

@@ -13,11 +13,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from torchyard.base.documents.models import At, By, Document, Key, keys, rule
+from torchyard.base.documents.models import TEXT, At, By, Choice, Document, Key, keys, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import unknown_key
 from torchyard.data.documents import AssetFile
 from torchyard.environments.conda.conda_file import python_version
+from torchyard.environments.images.definition import BuildFile
 from torchyard.environments.names import catalogue, curated_environments
 
 HINT = "give one of `image`, `image` with `conda_file`, `conda_file`, `pip_requirements` or `build`"
@@ -39,23 +40,29 @@ def _python(value: Any, at: At) -> str:
     return python_version(version, at)
 
 
-def _os_type(value: Any, at: At) -> str:
-    if str(value or "linux").lower() != "linux":
-        raise InvalidSpec("only `os_type: linux` is supported", "remove it", at=at)
-    return "linux"
-
-
 class Content(Document):
     """What decides an environment's content."""
 
-    image: Annotated[str, By(_image), Key("an image's name; Azure's have substitutes")] = ""
-    conda_file: Annotated[Any, Key("its content; the client reads the file")] = None
-    pip_requirements: Annotated[Any, Key("lines, or a text of lines")] = None
-    build: Annotated[Any, Key("`{path, dockerfile_path}`: a folder with a Dockerfile")] = None
-    python: Annotated[str, By(_python), Key("of `pip_requirements`")] = ""
-    os_type: Annotated[str, By(_os_type), Key("`linux`", "satisfied")] = "linux"
-    inference_config: Annotated[Any, Key("of deployments")] = None
-    datastore: Annotated[Any, Key("the server keeps what is uploaded", "satisfied")] = None
+    image: Annotated[
+        str, By(_image, else_=TEXT), Key("images that mean plain Python take no engine; others do")
+    ] = ""
+    conda_file: Annotated[Any, Key("Python, pip and conda packages; a path or the content")] = None
+    pip_requirements: Annotated[Any, Key("torchyard's own: a path, or the lines themselves")] = None
+    python: Annotated[
+        str,
+        By(_python, else_=TEXT),
+        Key('a version beside `pip_requirements`, such as `"3.12"`'),
+    ] = ""
+    build: Annotated[
+        BuildFile | None,
+        By(BuildFile.read, of=BuildFile),
+        Key("built by podman or docker on the server's machine"),
+    ] = None
+    os_type: Annotated[
+        str, Choice(linux=Key(), windows=Key("remove it: nodes run Linux", "refused"))
+    ] = "linux"
+    inference_config: Annotated[Any, Key("for endpoints; a job needs none", "satisfied")] = None
+    datastore: Annotated[Any, Key("definitions travel with the job", "satisfied")] = None
 
     @rule(*_CONTENT)
     def _there(self) -> None:
@@ -98,18 +105,21 @@ class Content(Document):
         return unknown_key(key, list(keys(cls)), at, inside="environment", otherwise=hint)
 
 
-_DESCRIPTIVE = Key("of an asset; nothing is registered", "satisfied")
+_BY_CONTENT = Key("an environment is known by its content", "satisfied")
+_ONLY_SAID = Key("description only", "satisfied")
 
 
-class InlineFile(Content):
+class EnvironmentKeys(Content):
     """As a job's file has it."""
 
-    schema_: Annotated[Any, _DESCRIPTIVE] = Field(None, alias="$schema")
-    name: Annotated[Any, _DESCRIPTIVE] = None
-    version: Annotated[Any, _DESCRIPTIVE] = None
-    description: Annotated[Any, _DESCRIPTIVE] = None
-    tags: Annotated[Any, _DESCRIPTIVE] = None
-    properties: Annotated[Any, _DESCRIPTIVE] = None
+    name: Annotated[Any, _BY_CONTENT] = None
+    version: Annotated[Any, _BY_CONTENT] = None
+    description: Annotated[Any, _ONLY_SAID] = None
+    tags: Annotated[Any, _ONLY_SAID] = None
+    properties: Annotated[Any, _ONLY_SAID] = None
+    schema_: Annotated[Any, Key("for editors; not read", "satisfied")] = Field(
+        None, alias="$schema"
+    )
 
 
 class EnvironmentFile(Content, AssetFile):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from torchyard.base.documents.models import At, By, Document, Key, rule
+from torchyard.base.documents.models import TEXT, At, By, Document, Key, rule
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.environments.images import dockerfile
 from torchyard.environments.images.containers import DEFAULT_OS_IMAGE
@@ -33,9 +33,9 @@ class BuildFile(Document):
     subject: ClassVar[str] = "`build`"
     example: ClassVar[str] = "{path: ./docker}"
 
-    path: Annotated[Any, Key("a folder here; a snapshot is taken")] = None
+    path: Annotated[Any, Key("the build context: a folder")] = None
     dockerfile_path: Annotated[
-        str, By(_dockerfile), Key("a file in the folder; default `Dockerfile`")
+        str, By(_dockerfile, else_=TEXT), Key("`Dockerfile` when absent")
     ] = "Dockerfile"
 
     @rule("path")
@@ -80,7 +80,7 @@ def put_into(image: str, spec: EnvironmentSpec, at: At) -> EnvironmentSpec:
 
 
 def of_build(
-    build: Any,
+    build: BuildFile,
     empty: EnvironmentSpec,
     resolve: Callable[[str, At], EnvironmentSpec],
     sources: Sources,
@@ -93,12 +93,11 @@ def of_build(
         resolve: the spec of the environment that a FROM line names, from its name and place.
 
     Raises:
-        InvalidSpec: `build` is not valid, or its Dockerfile is missing.
+        InvalidSpec: its Dockerfile is missing, or has no FROM line.
         NotFound: the snapshot was deleted, or a FROM line names an environment without substitute.
     """
     at = (*at, "build")
-    written = BuildFile.read(build, at)
-    path, file = written.path, written.dockerfile_path
+    path, file = build.path, build.dockerfile_path
     if path.startswith(_LOCAL):
         # The document is only checked: its context is not uploaded yet.
         return replace(empty, image=ImageSpec(context=path, dockerfile=file))
