@@ -13,6 +13,10 @@ from torchyard.connections.types import CATEGORIES, CREDENTIALS
 SECRET = "s3cretive"
 
 
+def read(**changes: Any) -> documents.ConnectionFile:
+    return documents.read({"category": "Git", "target": "https://git.example.org", **changes})
+
+
 @pytest.mark.parametrize("name", ["abc", "my_s3-connection", "A" * 33])
 def test_names_that_azure_takes(name: str) -> None:
     assert documents.checked_name(name) == name
@@ -29,12 +33,12 @@ def test_other_names_are_refused(name: str) -> None:
     [("PythonFeed", "PythonFeed"), ("azure_my_sql_db", "AzureMySqlDb"), ("adlsgen2", "ADLSGen2")],
 )
 def test_a_category_is_found_in_any_spelling(written: str, category: str) -> None:
-    assert documents.category_in({"category": written}) == category
+    assert read(category=written).category == category
 
 
 def test_every_category_has_a_spelling_of_its_own() -> None:
     assert len({name.lower() for name in CATEGORIES}) == len(CATEGORIES)
-    assert all(documents.category_in({"category": name}) == name for name in CATEGORIES)
+    assert all(read(category=name).category == name for name in CATEGORIES)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,7 @@ def test_every_category_has_a_spelling_of_its_own() -> None:
 )
 def test_another_category_is_refused(document: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidSpec) as refusal:
-        documents.category_in(document)
+        read(**document)
     assert words in f"{refusal.value.message} {refusal.value.hint}"
     assert refusal.value.at == ("category",)
 
@@ -59,13 +63,13 @@ def test_each_way_to_authenticate_takes_its_own_keys(auth_type: str) -> None:
     values: dict[str, Any] = {
         key: {"a": SECRET} if key == "keys" else f"{SECRET}-{key}" for key in keys
     }
-    assert documents.credentials_in({"credentials": values}, auth_type) == values
-    assert documents.auth_type_in({"authType": auth_type.upper()}) == auth_type
+    assert read(authType=auth_type.upper(), credentials=values).secrets() == values
+    assert read(authType=auth_type.upper()).authType == auth_type
     for key in required:
         without = {**{other: values[other] for other in keys if other != key}, "unknown": None}
         if any(without.values()):
             with pytest.raises(InvalidSpec, match=f"have no `{key}`"):
-                documents.credentials_in({"credentials": without}, auth_type)
+                read(authType=auth_type, credentials=without)
 
 
 @pytest.mark.parametrize(
@@ -85,24 +89,24 @@ def test_wrong_credentials_are_refused_without_repeating_them(
     auth_type: str, credentials: Any, words: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refusal:
-        documents.credentials_in({"credentials": credentials}, auth_type)
+        read(authType=auth_type, credentials=credentials)
     answer = f"{refusal.value.message} {refusal.value.hint}"
     assert words in answer and SECRET not in answer
 
 
 def test_a_target_is_one_line() -> None:
     target = "jdbc:snowflake://me.example.org/?db=a&warehouse=b"
-    assert documents.target_in({"target": target}, "Snowflake") == target
-    assert documents.target_in({}, "OpenAI") == ""
+    assert read(target=target, category="Snowflake").target == target
+    assert read(target=None, category="OpenAI").target == ""
     for wrong in ("a\nb", "a\x00b", "a\ud800", "a" * 2049):
         with pytest.raises(InvalidSpec, match="one line"):
-            documents.target_in({"target": wrong}, "Git")
+            read(target=wrong)
     with pytest.raises(InvalidSpec, match="kind `Git` has no `target`"):
-        documents.target_in({"target": None}, "Git")
+        read(target=None)
 
 
 def test_metadata_are_texts() -> None:
-    assert documents.properties_in({"metadata": {"kind": "a", "n": 1}}) == {"kind": "a", "n": "1"}
+    assert read(metadata={"kind": "a", "n": 1}).metadata == {"kind": "a", "n": "1"}
     for wrong in (
         {"a": ["b"]},
         {"a": "b\n"},
@@ -111,4 +115,4 @@ def test_metadata_are_texts() -> None:
         ["a"],
     ):
         with pytest.raises(InvalidSpec):
-            documents.properties_in({"metadata": wrong})
+            read(metadata=wrong)

@@ -52,12 +52,16 @@ def _workspace(document: Any) -> object:
 
 
 def _connection(document: Any) -> object:
-    auth_type = connections.auth_type_in(document)
+    of_either: Any = connections
+    if hasattr(of_either, "read"):
+        file = of_either.read(document)
+        return file.target, file.authType, file.secrets(), file.metadata
+    auth_type = of_either.auth_type_in(document)
     return (
-        connections.target_in(document, connections.category_in(document)),
+        of_either.target_in(document, of_either.category_in(document)),
         auth_type,
-        connections.credentials_in(document, auth_type),
-        connections.properties_in(document),
+        of_either.credentials_in(document, auth_type),
+        of_either.properties_in(document),
     )
 
 

@@ -171,7 +171,7 @@ def test_the_keys_of_azures_schema_are_given_back(client: TestClient) -> None:
         ("public_network_access", "Sometimes", "Sometimes"),
         ("identity", {"type": "user_assigned"}, "user_assigned"),
         ("managed_network", {"isolation_mode": "allow_internet_outbound"}, "no networks in Azure"),
-        ("hbi_workspace", "yes", "boolean"),
+        ("hbi_workspace", "yes", "`yes`"),
         ("tags", ["a"], "mapping"),
         ("display_name", "x" * 257, "257"),
         ("image_build_compute", 5, "text"),
@@ -204,7 +204,7 @@ def test_all_keys_that_are_wrong_are_named_at_once(client: TestClient) -> None:
         "did you mean `description`?",
     )
     others = [other["at"] for other in error["others"]]
-    assert others == [["storage_account"], ["hub_id"], ["public_network_access"]]
+    assert others == [["hub_id"], ["storage_account"], ["public_network_access"]]
     changes = {"key_vault": "/subscriptions/s/…/vaults/a", "identity": {"type": "user_assigned"}}
     error = client.patch(f"{WORKSPACES}/default", json=changes).json()["error"]
     assert "`key_vault` can't" in error["message"]

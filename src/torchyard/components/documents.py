@@ -14,20 +14,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base import fields
-from torchyard.base.documents import expressions, faults
+from pydantic import Field
+
+from torchyard.base.documents import expressions
+from torchyard.base.documents.models import At, By, Document, Key, Texts, entries, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
-from torchyard.data import documents
+from torchyard.data.documents import AssetFile
 from torchyard.data.types import ONNX_TYPE
 
-_DESCRIPTIVE = ("name", "version", "description", "tags", "properties", "$schema")
-KEYS = (
-    "type", "display_name", "is_deterministic", "command", "code", "environment",
-    "environment_variables", "distribution", "resources", "inputs", "outputs", "limits",
-    "additional_includes", "identity",
-)  # fmt: skip
 _NOT_YET = (
     "pipeline",
     "sweep",
@@ -43,10 +39,7 @@ _LITERALS = ("number", "integer", "boolean", "string")
 _DATA = (
     "uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model", "triton_model", "path",
 )  # fmt: skip
-_INPUT_KEYS = ("type", "default", "optional", "min", "max", "enum", "description", "mode", "path")
-_OUTPUT_KEYS = ("type", "description", "mode", "path", "early_available", "is_control")
-_NAME_MAX_LENGTH = 255
-_RESOLVED = ("command", "environment_variables.*", "outputs.*.path")
+_AS_A_JOB = Key("as of a job: see [the job file](job-file.md)")
 
 
 @dataclass(frozen=True)
@@ -67,45 +60,148 @@ class ComponentRequest:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-@faults.all_at_once
+class PortFile(Document):
+    """What inputs and outputs have."""
+
+    types: ClassVar[tuple[str, ...]] = ()
+
+    type: Annotated[str, By(lambda value, at: str(value).lower()), _AS_A_JOB] = ""
+    description: Annotated[Any, Key()] = None
+    mode: Annotated[Any, _AS_A_JOB] = None
+    path: Annotated[Any, _AS_A_JOB] = None
+
+    @rule("type")
+    def _type(self) -> None:
+        if self.type not in self.types:
+            raise InvalidSpec(
+                f"`{self.type[:80]}` is not a type" if self.type else "`type` is missing",
+                did_you_mean(self.type, self.types),
+                at=["type"],
+            )
+
+
+class InputFile(PortFile):
+    types: ClassVar[tuple[str, ...]] = (*_LITERALS, *_DATA)
+
+    default: Annotated[Any, Key("of a number, integer, boolean, string or path")] = None
+    optional: Annotated[Any, Key("`true`: a job may leave it out")] = None
+    min: Annotated[Any, Key("of a number")] = None
+    max: Annotated[Any, Key("of a number")] = None
+    enum: Annotated[Any, Key("the values that it may have")] = None
+
+    @rule("type", "default")
+    def _default(self) -> None:
+        if self.default is not None and self.type in _DATA and self.type != "path":
+            raise InvalidSpec(
+                "an input that is data can't have a `default`",
+                "write `optional: true`, or use a literal type",
+                at=["default"],
+            )
+
+
+class OutputFile(PortFile):
+    types: ClassVar[tuple[str, ...]] = (*_DATA, ONNX_TYPE, *_LITERALS)
+
+    early_available: Annotated[Any, Key("of steps of a pipeline", "satisfied")] = None
+    is_control: Annotated[Any, Key("of steps of a pipeline", "satisfied")] = None
+
+
+def _ports(model: type[PortFile]) -> By:
+    """Inputs or outputs as they are written, with their types in lower case."""
+
+    def read(value: Any, at: At) -> dict[str, dict[str, Any]]:
+        ports = value or {}
+        if not isinstance(ports, Mapping):
+            raise InvalidSpec(f"`{at[-1]}` is not a mapping", "write `name: {type: number}`", at=at)
+        return {
+            name: {
+                **{key: each for key, each in ports[name].items() if each is not None},
+                "type": file.type,
+            }
+            for name, file in entries(ports, at, model.read).items()
+        }
+
+    return By(read, of=model, is_named=True)
+
+
+class ComponentFile(AssetFile):
+    subject: ClassVar[str] = "the component"
+    noun: ClassVar[str] = "a component"
+    thing: ClassVar[str] = "component"
+    resolved: ClassVar[tuple[str, ...]] = ("command", "environment_variables.*", "outputs.*.path")
+
+    type: Annotated[Any, Key("`command`")] = None
+    display_name: Annotated[Any, Key()] = None
+    is_deterministic: Annotated[Any, Key("nothing is reused", "satisfied")] = None
+    command: Annotated[Any, Key("what it runs")] = None
+    code: Annotated[Any, _AS_A_JOB] = None
+    environment: Annotated[Any, _AS_A_JOB] = None
+    environment_variables: Annotated[dict[str, str], Texts(), _AS_A_JOB] = Field(
+        default_factory=dict
+    )
+    distribution: Annotated[Any, _AS_A_JOB] = None
+    resources: Annotated[Any, _AS_A_JOB] = None
+    inputs: Annotated[dict[str, Any], _ports(InputFile), Key("`{type, …}` by their names")] = Field(
+        default_factory=dict
+    )
+    outputs: Annotated[dict[str, Any], _ports(OutputFile), Key("`{type, …}` by their names")] = (
+        Field(default_factory=dict)
+    )
+    limits: Annotated[Any, _AS_A_JOB] = None
+    additional_includes: Annotated[Any, Key("the client puts them into the code")] = None
+    identity: Annotated[Any, _AS_A_JOB] = None
+
+    @rule("command")
+    def _command(self) -> None:
+        if not isinstance(self.command, str) or not self.command.strip():
+            raise InvalidSpec(
+                "the component has no `command`", "write what it runs", at=["command"]
+            )
+
+    @rule("environment")
+    def _environment(self) -> None:
+        if not isinstance(self.environment, str | Mapping):
+            raise InvalidSpec(
+                "the component has no `environment`",
+                "name one, as `azureml:sklearn-1.5@latest`",
+                at=["environment"],
+            )
+
+    @rule("command", "inputs", "outputs")
+    def _names_in_command(self) -> None:
+        if isinstance(self.command, str):
+            expressions.check_command(self.command, self.inputs, self.outputs)
+
+    @rule("environment_variables", "inputs", "outputs")
+    def _names_in_variables(self) -> None:
+        expressions.check_variables(self.environment_variables, self.inputs, self.outputs)
+
+
+KEYS = tuple(key for key in keys(ComponentFile) if key not in keys(AssetFile))
+"""Those that decide what a component is."""
+
+
 def read(document: Mapping[str, Any]) -> ComponentRequest:
     """
     Raises:
         InvalidSpec: what is wrong, and where.
     """
     kind = check_type(document.get("type"))
-    fields.refuse_unknown(document, (*KEYS, *_DESCRIPTIVE))
-    expressions.refuse(document, _RESOLVED)
-    name = documents.name_of(document, "a component", "component")
-    if not isinstance(document.get("command"), str) or not document["command"].strip():
-        raise InvalidSpec("the component has no `command`", "write what it runs", at=["command"])
-    if not isinstance(document.get("environment"), str | Mapping):
-        raise InvalidSpec(
-            "the component has no `environment`",
-            "name one, as `azureml:sklearn-1.5@latest`",
-            at=["environment"],
-        )
+    file = ComponentFile.read(document)
     definition = {
         key: value for key, value in document.items() if key in KEYS and value not in (None, {}, [])
     }
-    definition["environment"] = _environment(document["environment"])
-    for key, read_one in (("inputs", _input), ("outputs", _output)):
-        ports = document.get(key) or {}
-        if not isinstance(ports, Mapping):
-            raise InvalidSpec(f"`{key}` is not a mapping", "write `name: {type: number}`", at=[key])
-        if ports:
-            definition[key] = {port: read_one(port, ports[port], (key, port)) for port in ports}
-    ports_by_kind = [definition.get(key, {}) for key in ("inputs", "outputs")]
-    expressions.check_command(document["command"], *ports_by_kind)
-    expressions.check_variables(fields.texts(document, "environment_variables"), *ports_by_kind)
+    definition |= {"type": kind, "environment": _environment(file.environment)}
+    definition |= {"inputs": file.inputs} if file.inputs else {}
+    definition |= {"outputs": file.outputs} if file.outputs else {}
     return ComponentRequest(
-        name=name,
+        name=file.name,
         type=kind,
-        definition={**definition, "type": kind},
-        version=documents.version_of(document),
-        description=str(document.get("description") or ""),
-        tags=fields.texts(document, "tags"),
-        properties=fields.texts(document, "properties"),
+        definition=definition,
+        version=file.version,
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
     )
 
 
@@ -133,36 +229,3 @@ def _environment(reference: Any) -> Any:
     if isinstance(reference, str) and not reference.startswith("azureml:/"):
         return reference.strip().removeprefix("azureml:")
     return reference
-
-
-def _input(name: str, port: Any, at: tuple[str, ...]) -> dict[str, Any]:
-    checked = _port(name, port, at, (*_LITERALS, *_DATA), _INPUT_KEYS)
-    if "default" in checked and checked["type"] in _DATA and checked["type"] != "path":
-        raise InvalidSpec(
-            f"input `{name}` is data and can't have a `default`",
-            "write `optional: true`, or use a literal type",
-            at=[*at, "default"],
-        )
-    return checked
-
-
-def _output(name: str, port: Any, at: tuple[str, ...]) -> dict[str, Any]:
-    return _port(name, port, at, (*_DATA, ONNX_TYPE, *_LITERALS), _OUTPUT_KEYS)
-
-
-def _port(
-    name: str, port: Any, at: tuple[str, ...], types: tuple[str, ...], keys: tuple[str, ...]
-) -> dict[str, Any]:
-    if not isinstance(port, Mapping):
-        raise InvalidSpec(f"`{name}` is not a mapping", "write its `type`", at=at)
-    for key in port:
-        if key not in keys:
-            raise fields.unknown_key(str(key), keys, at, inside=name)
-    kind = str(port.get("type") or "").lower()
-    if kind not in types:
-        raise InvalidSpec(
-            f"`{port.get('type')}` is not a type for `{name}`",
-            did_you_mean(kind, types),
-            at=[*at, "type"],
-        )
-    return {**{key: value for key, value in port.items() if value is not None}, "type": kind}

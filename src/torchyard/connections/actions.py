@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import expressions
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, did_you_mean
 from torchyard.connections import documents, store
 from torchyard.connections.types import CREDENTIALS, WorkspaceConnection
@@ -43,20 +42,17 @@ def put(
         Forbidden: it is another's.
     """
     documents.checked_name(name)
-    # A secret may hold any characters.
-    expressions.refuse({key: value for key, value in properties.items() if key != "credentials"})
-    category = documents.category_in(properties)
-    auth_type = documents.auth_type_in(properties)
+    file = documents.read(properties)
     now = clock.now()
     written = WorkspaceConnection(
         workspace,
         name,
-        category,
-        documents.target_in(properties, category),
-        auth_type,
-        documents.credentials_in(properties, auth_type),
-        documents.properties_in(properties),
-        properties.get("isSharedToAll") is not False,
+        file.category,
+        file.target,
+        file.authType,
+        file.secrets(),
+        file.metadata,
+        file.isSharedToAll is not False,
         user,
         now,
         now,

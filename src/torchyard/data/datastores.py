@@ -21,7 +21,6 @@ from sqlalchemy import Connection
 from torchyard.base import files
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import faults
 from torchyard.base.errors import (
     Conflict,
     Forbidden,
@@ -220,7 +219,7 @@ def put(
         InvalidInput: the server lacks the package that its kind needs.
     """
     now = clock.now()
-    datastore = faults.collected(lambda body: kinds.read_document(body, workspace, now), document)
+    datastore = kinds.read_document(document, workspace, now)
     if datastore.name in BUILT_IN:
         raise Conflict(
             f"datastore `{datastore.name}` is built in and can't be changed", _CREATE_HINT

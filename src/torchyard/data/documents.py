@@ -8,7 +8,6 @@ Always: an accepted name can be written in a reference, `azureml:name:version`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -36,21 +35,6 @@ def check_name(name: Any, noun: str, thing: str) -> str:
             at=["name"],
         )
     return name
-
-
-def name_of(document: Mapping[str, Any], noun: str, thing: str) -> str:
-    """As `check_name`, of a document's `name`."""
-    return check_name(document.get("name"), noun, thing)
-
-
-def version_of(document: Mapping[str, Any]) -> str:
-    """Empty when the document names none.
-
-    Raises:
-        InvalidSpec: it is not a valid version.
-    """
-    version = document.get("version")
-    return "" if version is None else _version(version, ("version",))
 
 
 def _version(value: Any, at: At) -> str:

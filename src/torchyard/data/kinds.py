@@ -7,187 +7,356 @@ Always: credentials are kept in the options alone; an unknown key is refused by 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base import fields
-from torchyard.base.documents import expressions
+from pydantic import Field
+
+from torchyard.base.documents.models import At, By, Document, File, Key, Texts, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean
+from torchyard.data.documents import as_text
 from torchyard.data.types import Datastore
 
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,254}\Z", re.IGNORECASE)
-_COMMON = ("name", "type", "description", "tags", "properties", "credentials", "$schema")
-_AZURE_CREDENTIALS = (
-    "account_key", "sas_token", "tenant_id", "client_id", "client_secret", "resource_url",
-    "authority_url",
-)  # fmt: skip
 _DEFAULT_ENDPOINT = "core.windows.net"
 
 Meant = tuple[str, dict[str, Any]]
+"""The URL and the options."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """`needs` are required keys, `takes` optional ones; `mean` gives the URL and the options."""
-
-    needs: tuple[str, ...]
-    takes: tuple[str, ...]
-    credentials: tuple[str, ...]
-    mean: Callable[[Mapping[str, Any], Mapping[str, str]], Meant]
+def _plain(value: Any, at: At) -> Any:
+    if not isinstance(value, str | int):
+        raise InvalidSpec(f"`{at[-1]}` must be text", f"not `{value}`", at=at)
+    return value
 
 
-def _azure_blob(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
-    container = document.get("container_name") or document.get("filesystem")
-    account = str(document["account_name"])
-    endpoint = str(document.get("endpoint") or _DEFAULT_ENDPOINT)
-    options: dict[str, Any] = {"account_name": account}
-    options.update(_azure_login(credentials))
-    if "://" in endpoint:
-        # An emulator or a private installation, where the account is part of the path.
-        key = credentials.get("account_key", "")
-        sas = credentials.get("sas_token", "").lstrip("?")
-        secret = f"AccountKey={key}" if key else f"SharedAccessSignature={sas}"
-        scheme = endpoint.partition("://")[0]
+def _port(value: Any, at: At) -> int:
+    if not _plain(value, at):
+        return 0
+    if not str(value).isdigit() or int(value) not in range(1, 2**16):
+        raise InvalidSpec(f"`port` must be between 1 and 65535, not `{value}`", at=at)
+    return int(value)
+
+
+def _folder(value: Any, at: At) -> str:
+    path = Path(str(_plain(value, at)))
+    if value and not path.is_absolute():
+        raise InvalidSpec(
+            f"`{path}` is not an absolute path", "write the path on the server's machine", at=at
+        )
+    return str(path) if value else ""
+
+
+def _key_file(value: Any, at: At) -> str:
+    try:
+        json.loads(str(value or "{}"))
+    except ValueError as error:
+        raise InvalidSpec(
+            "`service_account` is not JSON", "paste the key file's content", at=at
+        ) from error
+    return as_text(value, at)
+
+
+_PLAIN, _SECRET = By(_plain), By(as_text)
+
+
+def _credentials(model: type[Document]) -> By:
+    """Those that have a value. No error repeats one."""
+
+    def read(value: Any, at: At) -> dict[str, str]:
+        if value and not isinstance(value, Mapping):
+            known = ", ".join(keys(model)) or "none"
+            raise InvalidSpec("`credentials` must be a mapping", f"its keys: {known}", at=at)
+        return {key: secret for key, secret in model.read(value or {}, at) if secret}
+
+    return By(read, of=model)
+
+
+class AzureCredentials(Document):
+    account_key: Annotated[str, _SECRET, Key()] = ""
+    sas_token: Annotated[str, _SECRET, Key()] = ""
+    tenant_id: Annotated[str, _SECRET, Key("of a service principal")] = ""
+    client_id: Annotated[str, _SECRET, Key("of a service principal")] = ""
+    client_secret: Annotated[str, _SECRET, Key("of a service principal")] = ""
+    resource_url: Annotated[str, _SECRET, Key("Azure's own is used", "satisfied")] = ""
+    authority_url: Annotated[str, _SECRET, Key("Azure's own is used", "satisfied")] = ""
+
+
+class S3Credentials(Document):
+    access_key_id: Annotated[str, _SECRET, Key()] = ""
+    secret_access_key: Annotated[str, _SECRET, Key()] = ""
+    session_token: Annotated[str, _SECRET, Key()] = ""
+
+
+class GoogleCredentials(Document):
+    service_account: Annotated[str, By(_key_file), Key("the key file's content, JSON")] = ""
+
+
+class SftpCredentials(Document):
+    password: Annotated[str, _SECRET, Key("of `username`")] = ""
+
+
+class DatastoreFile(File):
+    """What every kind has."""
+
+    subject: ClassVar[str] = "the datastore"
+    literal: ClassVar[tuple[str, ...]] = ("credentials",)
+    kind: ClassVar[str]
+
+    name: Annotated[Any, Key("letters, digits, `_` and `-`")] = None
+    type: Annotated[Any, Key("the kind; a `url` says it, too")] = None
+    description: Annotated[str, By(as_text), Key()] = ""
+    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
+    properties: Annotated[Any, Key("not kept", "satisfied")] = None
+    credentials: Annotated[
+        dict[str, str], _credentials(Document), Key("shown to nobody, see below")
+    ] = Field(default_factory=dict)
+
+    @rule("name")
+    def _name(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.match(self.name):
+            raise InvalidSpec(
+                f"`{self.name}` is not a valid name for a datastore"
+                if self.name
+                else "the datastore has no `name`",
+                "use letters, digits, `_` and `-`, beginning with a letter or digit",
+                at=["name"],
+            )
+
+    @property
+    def meant(self) -> Meant:
+        raise NotImplementedError
+
+    def _need(self, key: str) -> None:
+        if not getattr(self, key):
+            raise InvalidSpec(
+                f"a datastore of type `{self.kind}` needs `{key}`",
+                f"write it into the file, or use `--set {key}=…`",
+                at=[key],
+            )
+
+
+class StorageAccountFile(DatastoreFile):
+    """What is in an Azure storage account."""
+
+    account_name: Annotated[Any, _PLAIN, Key("the storage account")] = None
+    endpoint: Annotated[Any, _PLAIN, Key("default `core.windows.net`; or an emulator's URL")] = None
+    protocol: Annotated[Any, _PLAIN, Key("it is always encrypted", "satisfied")] = None
+    credentials: Annotated[
+        dict[str, str],
+        _credentials(AzureCredentials),
+        Key("`{account_key}`, `{sas_token}` or a service principal"),
+    ] = Field(default_factory=dict)
+
+    @rule("account_name")
+    def _account(self) -> None:
+        self._need("account_name")
+
+    @property
+    def host(self) -> str:
+        return str(self.endpoint or _DEFAULT_ENDPOINT)
+
+    def _in_container(self, container: Any) -> Meant:
+        account, credentials = str(self.account_name), self.credentials
+        names = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+        login = {name: credentials[name] for name in names if name in credentials}
+        # Without credentials adlfs would use those of the machine; a public container needs none.
+        options: dict[str, Any] = {"account_name": account, **(login or {"anon": True})}
+        if "://" in self.host:
+            # An emulator or a private installation, where the account is part of the path.
+            key = credentials.get("account_key", "")
+            sas = credentials.get("sas_token", "").lstrip("?")
+            secret = f"AccountKey={key}" if key else f"SharedAccessSignature={sas}"
+            scheme = self.host.partition("://")[0]
+            options = {
+                "account_name": account,
+                "connection_string": f"DefaultEndpointsProtocol={scheme};AccountName={account};"
+                f"{secret};BlobEndpoint={self.host.rstrip('/')};",
+            }
+        elif self.host != _DEFAULT_ENDPOINT:
+            options["account_host"] = f"{account}.blob.{self.host}"
+        return f"abfs://{container}", options
+
+
+class AzureBlobFile(StorageAccountFile):
+    kind: ClassVar[str] = "azure_blob"
+
+    container_name: Annotated[Any, _PLAIN, Key("a container of the account")] = None
+
+    @rule("container_name")
+    def _container(self) -> None:
+        self._need("container_name")
+
+    @property
+    def meant(self) -> Meant:
+        return self._in_container(self.container_name)
+
+
+class DataLakeFile(StorageAccountFile):
+    kind: ClassVar[str] = "azure_data_lake_gen2"
+
+    filesystem: Annotated[Any, _PLAIN, Key("a file system of the account")] = None
+
+    @rule("filesystem")
+    def _filesystem(self) -> None:
+        self._need("filesystem")
+
+    @property
+    def meant(self) -> Meant:
+        return self._in_container(self.filesystem)
+
+
+class FileShareFile(StorageAccountFile):
+    kind: ClassVar[str] = "azure_file"
+
+    file_share_name: Annotated[Any, _PLAIN, Key("a share of the account")] = None
+    container_name: Annotated[Any, _PLAIN, Key("as `file_share_name`")] = None
+
+    @rule("credentials")
+    def _login(self) -> None:
+        if not self.credentials.keys() & {"account_key", "sas_token"}:
+            raise InvalidSpec(
+                "an Azure file share is reached by SMB, which needs the account's key",
+                "give `credentials: {account_key: …}`; or mount the share on the server and make "
+                "a datastore of `type: local`",
+                at=["credentials"],
+            )
+
+    @property
+    def meant(self) -> Meant:
         options = {
-            "account_name": account,
-            "connection_string": f"DefaultEndpointsProtocol={scheme};AccountName={account};"
-            f"{secret};BlobEndpoint={endpoint.rstrip('/')};",
+            "host": f"{self.account_name}.file.{self.host}",
+            "username": str(self.account_name),
         }
-    elif endpoint != _DEFAULT_ENDPOINT:
-        options["account_host"] = f"{account}.blob.{endpoint}"
-    return f"abfs://{container}", options
+        if "account_key" in self.credentials:
+            options["password"] = self.credentials["account_key"]
+        else:
+            options["sas_token"] = self.credentials["sas_token"]
+        return f"smb:///{self.file_share_name or self.container_name}", options
 
 
-def _azure_login(credentials: Mapping[str, str]) -> dict[str, Any]:
-    keys = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
-    options: dict[str, Any] = {key: credentials[key] for key in keys if credentials.get(key)}
-    # Without credentials adlfs would use those of the machine; a public container needs none.
-    return options or {"anon": True}
+class BucketFile(DatastoreFile):
+    """What is in a bucket; `kind` is the protocol of its URL."""
 
+    bucket: Annotated[Any, _PLAIN, Key("its name")] = None
+    path: Annotated[Any, _PLAIN, Key("a folder in the bucket")] = None
+    url: Annotated[Any, _PLAIN, Key("`s3://…` or `gs://…`, over `bucket` and `path`")] = None
+    endpoint: Annotated[Any, _PLAIN, Key("the URL of another service")] = None
+    anonymous: Annotated[Any, _PLAIN, Key("`true`: without credentials")] = None
 
-def _azure_file(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
-    account = str(document["account_name"])
-    share = document.get("file_share_name") or document.get("container_name")
-    endpoint = str(document.get("endpoint") or _DEFAULT_ENDPOINT)
-    options = {"host": f"{account}.file.{endpoint}", "username": account}
-    if credentials.get("account_key"):
-        return f"smb:///{share}", {**options, "password": credentials["account_key"]}
-    if not credentials.get("sas_token"):
-        raise InvalidSpec(
-            "an Azure file share is reached by SMB, which needs the account's key",
-            "give `credentials: {account_key: …}`; or mount the share on the server and make "
-            "a datastore of `type: local`",
-            at=["credentials"],
-        )
-    return f"smb:///{share}", {**options, "sas_token": credentials["sas_token"]}
-
-
-def is_kept_only(datastore: Datastore) -> bool:
-    """Whether it is kept for Azure ML's own clients: SMB has no place for a SAS token."""
-    return datastore.url.startswith("smb:") and "sas_token" in datastore.options
-
-
-def _s3(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
-    options: dict[str, Any] = {}
-    if document.get("endpoint"):
-        options["endpoint_url"] = str(document["endpoint"])
-    if document.get("region"):
-        options["client_kwargs"] = {"region_name": str(document["region"])}
-    names = {"access_key_id": "key", "secret_access_key": "secret", "session_token": "token"}
-    for key, option in names.items():
-        if credentials.get(key):
-            options[option] = credentials[key]
-    if document.get("anonymous"):
-        options["anon"] = True
-    return _bucket(document, "s3"), options
-
-
-def _gs(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
-    options: dict[str, Any] = {}
-    if document.get("endpoint"):
-        options["endpoint_url"] = str(document["endpoint"])
-    if credentials.get("service_account"):
-        import json
-
-        try:
-            options["token"] = json.loads(credentials["service_account"])
-        except ValueError as error:
+    @rule("url", "bucket")
+    def _whole(self) -> None:
+        if self.url and not str(self.url).startswith(f"{self.kind}://"):
             raise InvalidSpec(
-                "`service_account` is not JSON", "paste the key file's content", at=["credentials"]
-            ) from error
-    if document.get("anonymous"):
-        options["token"] = "anon"
-    return _bucket(document, "gs"), options
-
-
-def _sftp(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
-    options: dict[str, Any] = {"host": str(document["host"])}
-    if document.get("port"):
-        if not str(document["port"]).isdigit() or int(document["port"]) not in range(1, 2**16):
-            raise InvalidSpec(
-                f"`port` must be between 1 and 65535, not `{document['port']}`", at=["port"]
+                f"`{self.url}` is not of protocol `{self.kind}`",
+                f"write `{self.kind}://…`",
+                at=["url"],
             )
-        options["port"] = int(document["port"])
-    for key, option in (("username", "username"), ("private_key_file", "key_filename")):
-        if document.get(key):
-            options[option] = str(document[key])
-    if credentials.get("password"):
-        options["password"] = credentials["password"]
-    return "sftp:///" + str(document.get("path") or "/").strip("/"), options
-
-
-def _local(document: Mapping[str, Any], credentials: Mapping[str, str]) -> Meant:
-    folder = Path(str(document["path"]))
-    if not folder.is_absolute():
-        raise InvalidSpec(
-            f"`{folder}` is not an absolute path", "write the path on the server's machine",
-            at=["path"],
-        )  # fmt: skip
-    return f"file://{folder}", {}
-
-
-def _bucket(document: Mapping[str, Any], protocol: str) -> str:
-    url = str(document.get("url") or "")
-    if url:
-        if not url.startswith(f"{protocol}://"):
+        if not self.url and not self.bucket:
             raise InvalidSpec(
-                f"`{url}` is not of protocol `{protocol}`", f"write `{protocol}://…`", at=["url"]
+                "the datastore has no `bucket`", "name it, or give a whole `url`", at=["bucket"]
             )
-        return url.rstrip("/")
-    if not document.get("bucket"):
-        raise InvalidSpec(
-            "the datastore has no `bucket`", "name it, or give a whole `url`", at=["bucket"]
-        )
-    return f"{protocol}://{document['bucket']}/{document.get('path') or ''}".rstrip("/")
+
+    @property
+    def address(self) -> str:
+        return str(self.url or f"{self.kind}://{self.bucket}/{self.path or ''}").rstrip("/")
 
 
-_AZURE = ("account_name", "endpoint", "protocol")
-KINDS: dict[str, Kind] = {
-    "azure_blob": Kind(
-        ("account_name", "container_name"), _AZURE, _AZURE_CREDENTIALS, _azure_blob
-    ),
-    "azure_data_lake_gen2": Kind(
-        ("account_name", "filesystem"), _AZURE, _AZURE_CREDENTIALS, _azure_blob
-    ),
-    "azure_file": Kind(
-        ("account_name",), (*_AZURE, "file_share_name", "container_name"), _AZURE_CREDENTIALS,
-        _azure_file,
-    ),
-    "s3": Kind(
-        (), ("bucket", "path", "url", "endpoint", "region", "anonymous"),
-        ("access_key_id", "secret_access_key", "session_token"), _s3,
-    ),
-    "gs": Kind(
-        (), ("bucket", "path", "url", "endpoint", "anonymous"), ("service_account",), _gs
-    ),
-    "sftp": Kind(
-        ("host",), ("port", "username", "path", "private_key_file"), ("password",), _sftp
-    ),
-    "local": Kind(("path",), ("account",), (), _local),
+class S3File(BucketFile):
+    kind: ClassVar[str] = "s3"
+
+    region: Annotated[Any, _PLAIN, Key("of the bucket")] = None
+    credentials: Annotated[
+        dict[str, str],
+        _credentials(S3Credentials),
+        Key("`{access_key_id, secret_access_key, session_token}`"),
+    ] = Field(default_factory=dict)
+
+    @property
+    def meant(self) -> Meant:
+        options: dict[str, Any] = {}
+        if self.endpoint:
+            options["endpoint_url"] = str(self.endpoint)
+        if self.region:
+            options["client_kwargs"] = {"region_name": str(self.region)}
+        names = {"access_key_id": "key", "secret_access_key": "secret", "session_token": "token"}
+        options |= {names[key]: secret for key, secret in self.credentials.items()}
+        if self.anonymous:
+            options["anon"] = True
+        return self.address, options
+
+
+class GoogleFile(BucketFile):
+    kind: ClassVar[str] = "gs"
+
+    credentials: Annotated[
+        dict[str, str], _credentials(GoogleCredentials), Key("`{service_account}`")
+    ] = Field(default_factory=dict)
+
+    @property
+    def meant(self) -> Meant:
+        options: dict[str, Any] = {}
+        if self.endpoint:
+            options["endpoint_url"] = str(self.endpoint)
+        if "service_account" in self.credentials:
+            options["token"] = json.loads(self.credentials["service_account"])
+        if self.anonymous:
+            options["token"] = "anon"
+        return self.address, options
+
+
+class SftpFile(DatastoreFile):
+    kind: ClassVar[str] = "sftp"
+
+    host: Annotated[Any, _PLAIN, Key("its name or address")] = None
+    port: Annotated[int, By(_port), Key("as of ssh when left out")] = 0
+    username: Annotated[Any, _PLAIN, Key("on the host")] = None
+    path: Annotated[Any, _PLAIN, Key("a folder; default `/`")] = None
+    private_key_file: Annotated[Any, _PLAIN, Key("a file on the server's machine")] = None
+    credentials: Annotated[dict[str, str], _credentials(SftpCredentials), Key("`{password}`")] = (
+        Field(default_factory=dict)
+    )
+
+    @rule("host")
+    def _host(self) -> None:
+        self._need("host")
+
+    @property
+    def meant(self) -> Meant:
+        options: dict[str, Any] = {"host": str(self.host)}
+        if self.port:
+            options["port"] = self.port
+        if self.username:
+            options["username"] = str(self.username)
+        if self.private_key_file:
+            options["key_filename"] = str(self.private_key_file)
+        return "sftp:///" + str(self.path or "/").strip("/"), options | self.credentials
+
+
+class LocalFile(DatastoreFile):
+    kind: ClassVar[str] = "local"
+
+    path: Annotated[str, By(_folder), Key("an absolute path on the server's machine")] = ""
+    account: Annotated[Any, _PLAIN, Key("the Unix account that reads and writes it")] = None
+
+    @rule("path")
+    def _path(self) -> None:
+        self._need("path")
+
+    @property
+    def meant(self) -> Meant:
+        return f"file://{self.path}", {}
+
+
+KINDS: Mapping[str, type[DatastoreFile]] = {
+    model.kind: model
+    for model in (
+        AzureBlobFile, DataLakeFile, FileShareFile, S3File, GoogleFile, SftpFile, LocalFile,
+    )
 }  # fmt: skip
 _ALIASES = {"adls": "azure_data_lake_gen2", "adls_gen2": "azure_data_lake_gen2", "gcs": "gs"}
 _RETIRED = {
@@ -201,47 +370,30 @@ def read_document(document: Mapping[str, Any], workspace: str, now: datetime) ->
     Raises:
         InvalidSpec: a key is unknown or missing, or a value wrong.
     """
-    name = document.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidSpec(
-            f"`{name}` is not a valid name for a datastore"
-            if name
-            else "the datastore has no `name`",
-            "use letters, digits, `_` and `-`, beginning with a letter or digit",
-            at=["name"],
-        )
-    kind_name = _kind(document)
-    kind = KINDS[kind_name]
-    known_keys = (*_COMMON, *kind.needs, *kind.takes)
-    for key, value in document.items():
-        if key not in known_keys:
-            raise fields.unknown_key(str(key), known_keys)
-        if key in (*kind.needs, *kind.takes) and not isinstance(value, (str, int, bool)):
-            raise InvalidSpec(f"`{key}` must be text", f"not `{value}`", at=[str(key)])
-    for key in kind.needs:
-        if not document.get(key):
-            raise InvalidSpec(
-                f"a datastore of type `{kind_name}` needs `{key}`",
-                f"write it into the file, or use `--set {key}=…`",
-                at=[key],
-            )
-    # A password may hold any characters.
-    expressions.refuse({key: value for key, value in document.items() if key != "credentials"})
-    credentials = _credentials(document, kind)
-    url, options = kind.mean(document, credentials)
-    public = {key: document[key] for key in (*kind.needs, *kind.takes) if key in document}
-    public["credentials"] = dict.fromkeys(credentials, "********")
+    model = KINDS[_kind(document)]
+    file = model.read(document)
+    url, options = file.meant
+    public = {
+        key: document[key]
+        for key in keys(model)
+        if key not in keys(DatastoreFile) and document.get(key) is not None
+    }
     return Datastore(
         workspace=workspace,
-        name=name,
-        kind=kind_name,
+        name=file.name,
+        kind=file.kind,
         url=url,
         created_at=now,
         options=options,
-        document=public,
-        description=str(document.get("description") or ""),
-        tags=fields.texts(document, "tags"),
+        document={**public, "credentials": dict.fromkeys(file.credentials, "********")},
+        description=file.description,
+        tags=file.tags,
     )
+
+
+def is_kept_only(datastore: Datastore) -> bool:
+    """Whether it is kept for Azure ML's own clients: SMB has no place for a SAS token."""
+    return datastore.url.startswith("smb:") and "sas_token" in datastore.options
 
 
 def _kind(document: Mapping[str, Any]) -> str:
@@ -268,19 +420,4 @@ def _kind(document: Mapping[str, Any]) -> str:
 def _by_url(document: Mapping[str, Any]) -> str:
     """The kind of a URL whose protocol is that of a kind that takes URLs; empty for others."""
     protocol = str(document.get("url") or "").partition("://")[0]
-    return protocol if protocol in KINDS and "url" in KINDS[protocol].takes else ""
-
-
-def _credentials(document: Mapping[str, Any], kind: Kind) -> dict[str, str]:
-    credentials = document.get("credentials") or {}
-    if not isinstance(credentials, Mapping):
-        keys = ", ".join(kind.credentials) or "none"
-        raise InvalidSpec(
-            "`credentials` must be a mapping", f"its keys: {keys}", at=["credentials"]
-        )
-    for key in credentials:
-        if key not in kind.credentials:
-            raise fields.unknown_key(
-                str(key), kind.credentials, ["credentials"], inside="credentials"
-            )
-    return {str(key): str(value) for key, value in credentials.items() if value}
+    return protocol if protocol in KINDS and "url" in keys(KINDS[protocol]) else ""

@@ -1,9 +1,9 @@
 """A workspace's own environments: names with versions.
 
-Owns: an environment's document, versions, archiving, reserved names.
-Leaves: what a definition means to definition.py, building to build/builds.py.
-Always: of an existing version only description, tags and properties change; names that begin with
-`AzureML` or `Microsoft` are reserved for curated environments.
+Owns: versions, archiving.
+Leaves: the keys of a document to documents.py, what a definition means to definition.py, building
+to build/builds.py.
+Always: of an existing version only description, tags and properties change.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import Any
 
 from torchyard.assets import deleted_versions, versions
 from torchyard.assets.versioned_assets import VersionedAssets
-from torchyard.base import fields, refs
+from torchyard.base import refs
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import expressions, faults
-from torchyard.base.errors import Conflict, InvalidSpec
-from torchyard.data import documents
+from torchyard.base.documents.models import keys
+from torchyard.base.errors import Conflict
+from torchyard.data.documents import AssetFile
 from torchyard.environments import store
+from torchyard.environments.documents import EnvironmentFile
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.types import WHEELS, WHEELS_BYTES, EnvironmentAsset
 from torchyard.workspaces import ownership
 
-_RESERVED = ("azureml", "microsoft")
-_DESCRIPTIVE = ("description", "tags", "properties")
 ANONYMOUS = store.ANONYMOUS
 
 _assets = VersionedAssets(
@@ -53,49 +52,25 @@ class EnvironmentRequest:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-@faults.all_at_once
 def read_document(document: Mapping[str, Any]) -> EnvironmentRequest:
     """
     Raises:
-        InvalidSpec: what is wrong with its name, version, tags or properties, and where.
+        InvalidSpec: what is wrong, and where.
     """
-    expressions.refuse(document)
-    name = documents.name_of(document, "an environment", "environment")
-    refuse_reserved(name)
+    file = EnvironmentFile.read(document)
+    described = keys(AssetFile)
     return EnvironmentRequest(
-        name=name,
-        version=documents.version_of(document),
+        name=file.name,
+        version=file.version,
         definition={
             key: value
             for key, value in document.items()
-            if key not in ("$schema", "name", "version", *_DESCRIPTIVE)
+            if key not in described and value is not None
         },
-        description=str(document.get("description") or ""),
-        tags=fields.texts(document, "tags"),
-        properties=fields.texts(document, "properties"),
+        description=file.description,
+        tags=file.tags,
+        properties=file.properties,
     )
-
-
-def refuse_reserved(name: str) -> None:
-    """
-    Raises:
-        InvalidSpec: the name is a curated environment's, or could be one's.
-    """
-    if name.lower().startswith(_RESERVED):
-        raise InvalidSpec(
-            f"`{name}` begins with `{name[:7] if name.lower().startswith('azureml') else name[:9]}`"
-            ", which is reserved for curated environments",
-            "choose another name",
-            code="reserved_name",
-            at=["name"],
-        )
-    if curated_environments.find_by_name(catalogue.bare(name)) is not None:
-        raise InvalidSpec(
-            f"`{name}` is a curated environment's name",
-            "choose another name; to start from it, `yard environment clone`",
-            code="reserved_name",
-            at=["name"],
-        )
 
 
 def register(

@@ -8,7 +8,6 @@ Always: a token itself is never stored, only its SHA-256.
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,38 +20,22 @@ from sqlalchemy import Connection
 from torchyard.base import fields
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents import expressions, faults
 from torchyard.base.errors import (
     Conflict,
     DatabaseUnreachable,
     Forbidden,
-    InvalidSpec,
     NotAuthenticated,
     NotFound,
     did_you_mean,
 )
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.workspaces import azure_keys, notifications, quotas, rights, store
+from torchyard.workspaces import notifications, quotas, rights, store
+from torchyard.workspaces.documents import ChangesFile, WorkspaceFile
 from torchyard.workspaces.jwts import GET_ANOTHER, Signer, is_jwt
 from torchyard.workspaces.lookups import Lookups
-from torchyard.workspaces.types import NETWORKS, Identity, TokenKind, Workspace
+from torchyard.workspaces.types import Identity, TokenKind, Workspace
 
-_NAME = re.compile(r"[a-zA-Z0-9][\w-]{2,32}", re.ASCII)
-_PART = re.compile(r"[\w.()-]{1,64}", re.ASCII)
-_CHANGES = (
-    "description", "display_name", "tags", "retention_days", "rehearse_on_cpu",
-    "allow_substitutes", "max_processes", "disk_quota_mb", "network", "auto_compute",
-    *notifications.KEYS,
-)  # fmt: skip
-_LONGEST_NAME = 256
-_LEAST_PROCESSES, _MOST = 64, 1 << 30
-_LONGEST_DAYS = 36_500
 _USE_INTERVAL = timedelta(minutes=10)
-_TEXTS = (
-    "name", "subscription_id", "resource_group", "location", "description", "display_name",
-    "$schema",
-)  # fmt: skip
-_KEYS = (*_TEXTS, "tags")
 
 
 def ensure_default(db: Database, clock: Clock) -> Workspace:
@@ -74,7 +57,7 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
         Conflict: the name is taken, ignoring case.
     """
     now = clock.now()
-    workspace = faults.collected(lambda body: read_document(body, now), document)
+    workspace = read_document(document, now)
     with db.write() as connection:
         for other in store.list_workspaces(connection):
             # On a file system that ignores case they would share a folder.
@@ -88,36 +71,17 @@ def create(db: Database, clock: Clock, document: Mapping[str, Any]) -> Workspace
 
 def read_document(document: Mapping[str, Any], now: datetime) -> Workspace:
     """A workspace from its YAML document."""
-    azure_keys.refuse_unknown(document, _KEYS)
-    expressions.refuse(document)
-    for key in _TEXTS:
-        fields.text(document, key)
-    name = fields.text(document, "name")
-    if not _NAME.fullmatch(name):
-        raise InvalidSpec(
-            f"`{name[:80]}` is not a valid workspace name"
-            if name
-            else "the workspace has no `name`",
-            "use 3 to 33 letters, digits, `_` and `-`, starting with a letter or digit",
-            at=["name"],
-        )
-    for key in ("subscription_id", "resource_group", "location"):
-        if document.get(key) and not _PART.fullmatch(document[key]):
-            raise InvalidSpec(
-                f"`{document[key][:80]}` is not a valid `{key}`",
-                "use up to 64 letters, digits, `_`, `-`, `.`, `(` and `)`",
-                at=[key],
-            )
+    file = WorkspaceFile.read(document)
     return Workspace(
-        name,
-        document.get("subscription_id") or "local",
-        document.get("resource_group") or "torchyard",
-        document.get("location") or "local",
+        file.name,
+        file.subscription_id or "local",
+        file.resource_group or "torchyard",
+        file.location or "local",
         now,
-        document.get("description") or "",
-        display_name=_display_name(document),
-        tags=fields.texts(document, "tags"),
-        azure_keys=azure_keys.read(document),
+        file.description,
+        display_name=file.display_name,
+        tags=file.tags,
+        azure_keys=file.kept,
     )
 
 
@@ -127,7 +91,7 @@ def update(
     changes: Mapping[str, Any],
     check_notifications: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> Workspace:
-    """Change the settings of a workspace that are in `_CHANGES`, and keys of Azure's schema.
+    """Change the settings of a workspace that `ChangesFile` has, and keys of Azure's schema.
 
     Tags are merged; null removes one.
 
@@ -138,15 +102,9 @@ def update(
         InvalidSpec: another key, or a value of the wrong kind.
         NotFound: no such workspace.
     """
-    satisfied = faults.collected(_read_changes, changes)
-    values = {
-        key: value
-        for key, value in changes.items()
-        if key in _CHANGES and key not in notifications.KEYS
-    }
+    file = ChangesFile.read(changes)
+    values, satisfied = file.settings(changes), file.kept
     recipients = {key: value for key, value in changes.items() if key in notifications.KEYS}
-    for key in {"description", "display_name"} & values.keys():
-        values[key] = values[key] or ""
     get(db, name)
     if not values and not satisfied and not recipients:
         return get(db, name)
@@ -164,79 +122,6 @@ def update(
                 values["notifications"] = merged
             store.change_workspace(connection, name, **values)
     return get(db, name)
-
-
-def _read_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changed keys of Azure's schema that are satisfied; the others have been checked."""
-    allowed = [key for key in changes if key in azure_keys.KEYS]
-    otherwise = f"you can change: {', '.join(_CHANGES)}"
-    fields.refuse_unchangeable(changes, (*_CHANGES, *allowed), "a workspace", otherwise)
-    expressions.refuse(changes)
-    _check_settings(changes)
-    return azure_keys.read(changes)
-
-
-def _check_settings(changes: Mapping[str, Any]) -> None:
-    """
-    Raises:
-        InvalidSpec: a value is of the wrong kind, or out of range.
-    """
-    for key in ("description", "display_name"):
-        fields.text(changes, key)
-    _display_name(changes)
-    days = changes.get("retention_days", 0)
-    if type(days) is not int or not 0 <= days <= _LONGEST_DAYS:
-        raise InvalidSpec(
-            f"`retention_days` must be a whole number of days, not `{str(days)[:50]}`",
-            "0 keeps jobs forever",
-            at=["retention_days"],
-        )
-    for key in ("rehearse_on_cpu", "auto_compute"):
-        if type(changes.get(key, False)) is not bool:
-            raise InvalidSpec(
-                f"`{key}` must be a boolean, not `{str(changes[key])[:50]}`",
-                "use true or false",
-                at=[key],
-            )
-    if type(changes.get("allow_substitutes")) not in (bool, type(None)):
-        raise InvalidSpec(
-            "`allow_substitutes` must be a boolean or null, not "
-            f"`{str(changes['allow_substitutes'])[:50]}`",
-            "use true or false; null leaves the choice to the server",
-            at=["allow_substitutes"],
-        )
-    _check_limits(changes)
-
-
-def _display_name(document: Mapping[str, Any]) -> str:
-    return fields.bounded(
-        fields.text(document, "display_name"),
-        _LONGEST_NAME,
-        "`display_name`",
-        at=["display_name"],
-    )
-
-
-def _check_limits(changes: Mapping[str, Any]) -> None:
-    """
-    Raises:
-        InvalidSpec: a limit of jobs is not understood, or out of range.
-    """
-    for key, least in (("max_processes", _LEAST_PROCESSES), ("disk_quota_mb", 1)):
-        count = changes.get(key, 0)
-        if type(count) is not int or (count and not least <= count <= _MOST):
-            raise InvalidSpec(
-                f"`{key}` must be a whole number from {least} to {_MOST}, not `{str(count)[:50]}`",
-                "0 leaves it to torchyard",
-                at=[key],
-            )
-    network = changes.get("network", NETWORKS[0])
-    if network not in NETWORKS:
-        raise InvalidSpec(
-            f"`network` is `{str(network)[:50]}`",
-            did_you_mean(str(network), NETWORKS),
-            at=["network"],
-        )
 
 
 def forget(connection: Connection, name: str) -> None:

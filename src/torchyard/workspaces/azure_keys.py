@@ -10,111 +10,178 @@ Source: `WorkspaceSchema`, `HubSchema` and `ProjectSchema` of azure-ai-ml 1.35.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from torchyard.base import fields
+from torchyard.base.documents.models import (
+    At,
+    By,
+    Document,
+    Key,
+    Refused,
+    Text,
+    Truth,
+    Word,
+    keys,
+)
 from torchyard.base.errors import InvalidSpec
+from torchyard.base.fields import text
 
-_LONGEST = 256
-_TRUTHS = (
-    # Nothing is sent to anybody, whatever the data is about.
-    "hbi_workspace",
-    # A workspace's data is its own.
-    "enable_data_isolation",
-    "allow_roleassignment_on_rg",
-    "provision_network_now",
-)
-_TEXTS = (
-    # The server builds environments.
-    "image_build_compute",
-    "system_datastores_auth_mode",
-)
-_CHOICES = ("public_network_access", "identity", "managed_network", "kind")
-# A workspace that was exported has them; the server tells its own.
-_READ_ONLY = ("id", "discovery_url", "mlflow_tracking_uri")
 _LIMIT_JOBS = "to limit what jobs connect to, use `yard workspace update --network workspace`"
-_NO_HUBS = ("torchyard has no hubs", "leave it out")
-_REFUSED = {
-    "storage_account": (
-        "files lie in the server's home, not in a storage account",
-        "leave it out; `yard datastore create` connects the account's containers",
-    ),
-    "container_registry": (
-        "environments are built and kept on the server, without a registry",
-        "leave it out",
-    ),
-    "key_vault": (
-        "the server keeps secrets itself, without a vault",
-        "leave it out; see docs/guides/security.md",
-    ),
-    "application_insights": (
-        "the server has metrics of its own, for Prometheus",
-        "leave it out; see docs/guides/monitoring.md",
-    ),
-    "customer_managed_key": (
-        "torchyard does not encrypt its home by itself",
-        "leave it out, and put the home on an encrypted disk",
-    ),
-    "network_acls": ("who reaches the server is not set by workspace", "use a firewall"),
-    "primary_user_assigned_identity": (
-        "jobs run as the machine's accounts, not with an identity of Azure",
-        "leave it out",
-    ),
-    "workspace_hub": _NO_HUBS,
-    "hub_id": _NO_HUBS,
-    "default_resource_group": _NO_HUBS,
-    "serverless_compute": (
-        "torchyard has no serverless compute",
+_NO_ACCESS = (
+    "`public_network_access: disabled` can't be honoured: who reaches the server is not set by "
+    "workspace",
+    f"let the server listen on a private address, or behind a firewall; {_LIMIT_JOBS}",
+)
+_TOLD = Key("the server tells its own", "satisfied")
+_KEPT = (
+    "hbi_workspace", "enable_data_isolation", "allow_roleassignment_on_rg",
+    "provision_network_now", "image_build_compute", "system_datastores_auth_mode",
+    "public_network_access",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Refused(Refused):
+    """`note` is the reason."""
+
+    hint: str = "leave it out"
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> None:
+        if body[key]:
+            raise InvalidSpec(
+                f"`{key}` can't be honoured: {self.note}",
+                self.hint,
+                code="not_served",
+                at=(*at, key),
+            )
+
+
+_NO_HUBS = _Refused("torchyard has no hubs")
+
+
+def _identity(value: Any, at: At) -> None:
+    kind = value.get("type") if isinstance(value, Mapping) else value
+    if kind in (None, "") or str(kind).lower().replace("_", "") in ("systemassigned", "none"):
+        return
+    raise InvalidSpec(
+        f"`identity` of the type `{str(kind)[:50]}` can't be honoured: jobs run as the machine's "
+        "accounts, not with an identity of Azure",
+        "leave it out, or use `type: system_assigned`",
+        code="not_served",
+        at=at,
+    )
+
+
+def _network(value: Any, at: At) -> None:
+    mode = value.get("isolation_mode") if isinstance(value, Mapping) else value
+    if mode in (None, "") or str(mode).lower() == "disabled":
+        return
+    raise InvalidSpec(
+        f"`managed_network` with `isolation_mode: {str(mode)[:50]}` can't be honoured: torchyard "
+        "makes no networks in Azure",
         f"leave it out; {_LIMIT_JOBS}",
-    ),
-}
-
-KEYS = (*_TRUTHS, *_TEXTS, *_CHOICES, *_READ_ONLY, *_REFUSED)
-
-
-def refuse_unknown(document: Mapping[str, Any], keys: Sequence[str]) -> None:
-    """
-    Args:
-        keys: those that torchyard honours.
-
-    Raises:
-        InvalidSpec: a key is neither torchyard's nor Azure's, or asks for what torchyard does not
-            do.
-    """
-    guesses = [key for key in (*keys, *KEYS) if key not in (*_READ_ONLY, *_REFUSED)]
-    for key in document:
-        if key not in (*keys, *KEYS):
-            raise fields.unknown_key(str(key), guesses, otherwise="leave it out")
-    _refuse_unsatisfied(document)
+        code="not_served",
+        at=at,
+    )
 
 
-def read(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of the document that are satisfied, to be kept and given back.
+def _kind(value: Any, at: At) -> None:
+    kind = text({"kind": value}, "kind", at[:-1])
+    if kind.lower() not in ("", "default"):
+        raise InvalidSpec(
+            f"`kind: {kind[:50]}` can't be honoured: torchyard has workspaces, no hubs, projects "
+            "or feature stores",
+            "leave it out",
+            code="not_served",
+            at=at,
+        )
 
-    Raises:
-        InvalidSpec: a value is wrong, or asks for what torchyard does not do.
-    """
-    _refuse_unsatisfied(document)
-    settings: dict[str, Any] = {}
-    for key in _TRUTHS:
-        if document.get(key) is not None:
-            settings[key] = _truth(document, key)
-    for key in _TEXTS:
-        if fields.text(document, key):
-            settings[key] = fields.bounded(document[key], _LONGEST, f"`{key}`", at=[key])
-    for key in _READ_ONLY:
-        fields.text(document, key)
-    if fields.text(document, "public_network_access"):
-        settings["public_network_access"] = "enabled"
-    return settings
+
+class AzureKeys(Document):
+    hbi_workspace: Annotated[
+        bool | None, Truth(), Key("nothing is sent to anybody, whatever it is about", "satisfied")
+    ] = None
+    enable_data_isolation: Annotated[
+        bool | None, Truth(), Key("a workspace's data is its own", "satisfied")
+    ] = None
+    allow_roleassignment_on_rg: Annotated[bool | None, Truth(), Key("", "satisfied")] = None
+    provision_network_now: Annotated[bool | None, Truth(), Key("", "satisfied")] = None
+    image_build_compute: Annotated[
+        str, Text(256), Key("the server builds environments", "satisfied")
+    ] = ""
+    system_datastores_auth_mode: Annotated[str, Text(256), Key("", "satisfied")] = ""
+    public_network_access: Annotated[
+        str,
+        Word("enabled", refused={"disabled": _NO_ACCESS}),
+        Key("`enabled`; the server's address decides", "satisfied"),
+    ] = ""
+    identity: Annotated[None, By(_identity), Key("`system_assigned`", "satisfied")] = None
+    managed_network: Annotated[
+        None, By(_network), Key("`{isolation_mode: disabled}`", "satisfied")
+    ] = None
+    kind: Annotated[None, By(_kind), Key("`default`", "satisfied")] = None
+    id: Annotated[str, Text(), _TOLD] = ""
+    discovery_url: Annotated[str, Text(), _TOLD] = ""
+    mlflow_tracking_uri: Annotated[str, Text(), _TOLD] = ""
+    storage_account: Annotated[
+        None,
+        _Refused(
+            "files lie in the server's home, not in a storage account",
+            "leave it out; `yard datastore create` connects the account's containers",
+        ),
+    ] = None
+    container_registry: Annotated[
+        None, _Refused("environments are built and kept on the server, without a registry")
+    ] = None
+    key_vault: Annotated[
+        None,
+        _Refused(
+            "the server keeps secrets itself, without a vault",
+            "leave it out; see docs/guides/security.md",
+        ),
+    ] = None
+    application_insights: Annotated[
+        None,
+        _Refused(
+            "the server has metrics of its own, for Prometheus",
+            "leave it out; see docs/guides/monitoring.md",
+        ),
+    ] = None
+    customer_managed_key: Annotated[
+        None,
+        _Refused(
+            "torchyard does not encrypt its home by itself",
+            "leave it out, and put the home on an encrypted disk",
+        ),
+    ] = None
+    network_acls: Annotated[
+        None, _Refused("who reaches the server is not set by workspace", "use a firewall")
+    ] = None
+    primary_user_assigned_identity: Annotated[
+        None, _Refused("jobs run as the machine's accounts, not with an identity of Azure")
+    ] = None
+    workspace_hub: Annotated[None, _NO_HUBS] = None
+    hub_id: Annotated[None, _NO_HUBS] = None
+    default_resource_group: Annotated[None, _NO_HUBS] = None
+    serverless_compute: Annotated[
+        None, _Refused("torchyard has no serverless compute", f"leave it out; {_LIMIT_JOBS}")
+    ] = None
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What is satisfied, to be given back."""
+        values = {key: getattr(self, key) for key in _KEPT}
+        return {key: value for key, value in values.items() if value not in (None, "")}
 
 
 def notices(document: Mapping[str, Any]) -> list[str]:
     """What to say of keys that were taken and change nothing."""
     taken = [key for key, value in document.items() if value not in (None, "", {})]
-    without_effect = [key for key in taken if key in (*_TRUTHS, *_TEXTS, "public_network_access")]
-    ignored = [key for key in taken if key in ("identity", "managed_network", "kind", *_READ_ONLY)]
+    satisfied = [key for key, each in keys(AzureKeys).items() if each.support == "satisfied"]
+    without_effect = [key for key in taken if key in _KEPT]
+    ignored = [key for key in taken if key in satisfied and key not in _KEPT]
     return [
         *(
             [f"kept and shown, without an effect here: {_quote_keys(without_effect)}"]
@@ -127,76 +194,3 @@ def notices(document: Mapping[str, Any]) -> list[str]:
 
 def _quote_keys(keys: Iterable[str]) -> str:
     return ", ".join(f"`{key}`" for key in keys)
-
-
-def _refuse_unsatisfied(document: Mapping[str, Any]) -> None:
-    for key, (reason, hint) in _REFUSED.items():
-        if document.get(key):
-            raise InvalidSpec(f"`{key}` can't be honoured: {reason}", hint, at=[key])
-    for check in (_check_access, _check_identity, _check_network, _check_kind):
-        check(document)
-
-
-def _truth(document: Mapping[str, Any], key: str) -> bool:
-    value = document[key]
-    if type(value) is not bool:
-        raise InvalidSpec(
-            f"`{key}` must be a boolean, not {fields.described(value)}",
-            "use true or false",
-            at=[key],
-        )
-    return value
-
-
-def _check_access(document: Mapping[str, Any]) -> None:
-    access = fields.text(document, "public_network_access")
-    if access.lower() == "disabled":
-        raise InvalidSpec(
-            "`public_network_access: disabled` can't be honoured: who reaches the server is not "
-            "set by workspace",
-            f"let the server listen on a private address, or behind a firewall; {_LIMIT_JOBS}",
-            at=["public_network_access"],
-        )
-    if access.lower() not in ("", "enabled"):
-        raise InvalidSpec(
-            f"`public_network_access` is `{access[:50]}`",
-            "use enabled, or leave it out",
-            at=["public_network_access"],
-        )
-
-
-def _check_identity(document: Mapping[str, Any]) -> None:
-    identity = document.get("identity")
-    kind = identity.get("type") if isinstance(identity, Mapping) else identity
-    if kind in (None, "") or str(kind).lower().replace("_", "") in ("systemassigned", "none"):
-        return
-    raise InvalidSpec(
-        f"`identity` of the type `{str(kind)[:50]}` can't be honoured: jobs run as the machine's "
-        "accounts, not with an identity of Azure",
-        "leave it out, or use `type: system_assigned`",
-        at=["identity"],
-    )
-
-
-def _check_network(document: Mapping[str, Any]) -> None:
-    network = document.get("managed_network")
-    mode = network.get("isolation_mode") if isinstance(network, Mapping) else network
-    if mode in (None, "") or str(mode).lower() == "disabled":
-        return
-    raise InvalidSpec(
-        f"`managed_network` with `isolation_mode: {str(mode)[:50]}` can't be honoured: torchyard "
-        "makes no networks in Azure",
-        f"leave it out; {_LIMIT_JOBS}",
-        at=["managed_network"],
-    )
-
-
-def _check_kind(document: Mapping[str, Any]) -> None:
-    kind = fields.text(document, "kind")
-    if kind.lower() not in ("", "default"):
-        raise InvalidSpec(
-            f"`kind: {kind[:50]}` can't be honoured: torchyard has workspaces, no hubs, projects "
-            "or feature stores",
-            "leave it out",
-            at=["kind"],
-        )

@@ -161,7 +161,7 @@ KINDS: dict[str, tuple[Callable[[Any], object], Mapping[str, Any], list[str], li
     ),
     "environment": (
         environments.read_document,
-        {"name": "e", "image": "python:3.11"},
+        {"name": "e", "conda_file": {"dependencies": ["python=3.11"]}},
         ["image", "conda_file", "pip_requirements", "build.path", "tags.x", "description", "name"],
         [],
     ),

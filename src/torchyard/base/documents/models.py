@@ -41,7 +41,6 @@ Value = TypeVar("Value")
 
 TEXT: Mapping[str, Any] = {"type": "string"}
 """A value that is one text, as JSON Schema has it."""
-_EMPTY: tuple[Any, ...] = (None, "", {}, [])
 _RULE = "_torchyard_rule_of"
 _UNKNOWN = "extra_forbidden"
 # Where a value stands is known only to who reads the whole document.
@@ -119,7 +118,7 @@ class Refused(Check):
     note: str
 
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
-        if body[key] not in _EMPTY:
+        if body[key]:
             raise InvalidSpec(
                 f"`{'.'.join(map(str, (*at, key)))}` is not served",
                 self.note,
@@ -184,11 +183,21 @@ class Whole(Check):
 
 @dataclass(frozen=True)
 class Text(Check):
+    longest: int | None = None
+
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str:
-        return fields.text(body, key, at)
+        text = fields.text(body, key, at)
+        if self.longest is not None and len(text) > self.longest:
+            raise InvalidSpec(
+                f"`{key}` is {len(text)} characters long; the limit is {self.longest}",
+                "shorten it",
+                at=(*at, key),
+            )
+        return text
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "string"}
+        longest = {} if self.longest is None else {"maxLength": self.longest}
+        return {"type": "string", **longest}
 
 
 @dataclass(frozen=True)
@@ -473,9 +482,13 @@ class File(Document):
     resolved: ClassVar[Sequence[str]] = ()
     """Where expressions are resolved, as `expressions.refuse` has it."""
 
+    literal: ClassVar[Sequence[str]] = ()
+    """Keys whose values are no expressions, whatever they hold, such as passwords."""
+
     @classmethod
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
-        return list(expressions.unresolved(body, cls.resolved, at))
+        others = {key: value for key, value in body.items() if key not in cls.literal}
+        return list(expressions.unresolved(others, cls.resolved, at))
 
 
 def together(*checks: Callable[[], Any], body: Any = None) -> list[Any]:
@@ -509,14 +522,14 @@ def within(at: At, function: Callable[[str], Value], name: str) -> Value:
 
 
 def entries(
-    bodies: Mapping[str, Any], at: At, read: Callable[[Any, At], Value]
-) -> dict[str, Value]:
-    """Each entry of a mapping of names, read.
+    bodies: Mapping[Any, Any], at: At, read: Callable[[Any, At], Value]
+) -> dict[Any, Value]:
+    """Each entry of a mapping of names, or of positions, read.
 
     Raises:
         InvalidSpec: the faults of all of them.
     """
-    values: dict[str, Value] = {}
+    values: dict[Any, Value] = {}
     faults: list[InvalidSpec] = []
     for name, body in bodies.items():
         try:
@@ -580,6 +593,8 @@ def _key(field: FieldInfo) -> Key:
     for each in field.metadata:
         if isinstance(each, Refused):
             return Key(each.note, "refused")
+        if isinstance(each, Holds):
+            return Key(f"`{fields.literal(each.value)}`: {each.reason}", "satisfied")
         if isinstance(each, Key):
             return each
     return Key()

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base import fields
+from pydantic import Field
+
+from torchyard.base.documents.models import At, By, Document, Key, Refused
 from torchyard.base.errors import InvalidSpec
 from torchyard.environments.packages import requirements
 from torchyard.environments.packages.undeclared_limits import FOR_NUMPY_2, NUMPY_1
-
-At = tuple[str | int, ...]
 
 _SAME_NAME = """
     adlfs azure-identity bokeh click cloudpickle dask datasets dill distributed fastparquet
@@ -43,7 +43,6 @@ ALIKE: Mapping[str, str] = {
 # Packages by which conda chooses a build of torch, and that builds from an index don't need.
 DROPPED = ("cpuonly", "pytorch-cuda", "pytorch-mutex")
 
-_KEYS = ("name", "channels", "dependencies", "prefix", "variables")
 _LINE = re.compile(
     r"(?:(?P<channel>[\w.-]+(?:/[\w.-]+)*)::)?(?P<name>[\w.-]+)\s*(?P<version>[=<>!~ ].*|)",
     re.ASCII,
@@ -83,6 +82,42 @@ class Contents:
     channels: tuple[str, ...] = ()
 
 
+def _list(hint: str) -> Callable[[Any, At], list[Any]]:
+    def read(value: Any, at: At) -> list[Any]:
+        if value and not isinstance(value, list):
+            raise InvalidSpec(f"`{at[-1]}` is not a list", hint, at=at)
+        return value or []
+
+    return read
+
+
+def _channels(listed: Any, at: At) -> list[str]:
+    channels = []
+    for position, channel in enumerate(_list("write `channels: [conda-forge]`")(listed, at)):
+        if not isinstance(channel, str) or not _CHANNEL.fullmatch(channel.strip()):
+            raise InvalidSpec(
+                f"conda channel `{channel}` can't be read",
+                "give its name, as `conda-forge`, or its URL",
+                at=(*at, position),
+            )
+        channels.append(channel.strip().rstrip("/"))
+    return list(dict.fromkeys(channels))
+
+
+class CondaFile(Document):
+    subject: ClassVar[str] = "`conda_file`"
+
+    name: Annotated[Any, Key("the environment has its own", "satisfied")] = None
+    channels: Annotated[list[str], By(_channels), Key("names or URLs")] = Field(
+        default_factory=list
+    )
+    dependencies: Annotated[
+        list[Any], By(_list("write `- python=3.11`")), Key("`name=version`, or `{pip: [line, …]}`")
+    ] = Field(default_factory=list)
+    prefix: Annotated[Any, Key("has no effect", "satisfied")] = None
+    variables: Annotated[None, Refused("set them in the job's `environment_variables`")] = None
+
+
 def read(document: Any, at: At) -> Contents:
     """Read a parsed conda file; `at` is its place in the document around it.
 
@@ -90,26 +125,11 @@ def read(document: Any, at: At) -> Contents:
         InvalidSpec: a key that has no meaning here, or packages that need py-rattler where it
             is not installed.
     """
-    if not isinstance(document, Mapping):
-        raise InvalidSpec("`conda_file` is not a mapping", "it needs a key `dependencies`", at=at)
-    for key in document:
-        if key not in _KEYS:
-            raise fields.unknown_key(str(key), _KEYS, at, inside="conda_file")
-    if document.get("variables"):
-        raise InvalidSpec(
-            "`variables` in `conda_file` are not supported",
-            "set them in the job's `environment_variables`",
-            at=(*at, "variables"),
-        )
-    entries = document.get("dependencies") or []
-    if not isinstance(entries, list):
-        raise InvalidSpec(
-            "`dependencies` is not a list", "write `- python=3.11`", at=(*at, "dependencies")
-        )
-    dependencies = _Dependencies(_channels(document.get("channels") or [], (*at, "channels")))
-    for position, entry in enumerate(entries):
+    file = CondaFile.read(document, at)
+    dependencies = _Dependencies(file.channels)
+    for position, entry in enumerate(file.dependencies):
         dependencies.take(entry, (*at, "dependencies", position))
-    if document.get("prefix"):
+    if file.prefix:
         dependencies.notices.append("`prefix` of the conda file has no effect")
     dependencies.complete()
     _check_extra(dependencies.packages)
@@ -192,21 +212,6 @@ def _check_extra(packages: Mapping[str, At]) -> None:
             "under `pip:`, by their names there",
             at=next(iter(packages.values())),
         )
-
-
-def _channels(listed: Any, at: At) -> list[str]:
-    if not isinstance(listed, list):
-        raise InvalidSpec("`channels` is not a list", "write `channels: [conda-forge]`", at=at)
-    channels = []
-    for position, channel in enumerate(listed):
-        if not isinstance(channel, str) or not _CHANNEL.fullmatch(channel.strip()):
-            raise InvalidSpec(
-                f"conda channel `{channel}` can't be read",
-                "give its name, as `conda-forge`, or its URL",
-                at=(*at, position),
-            )
-        channels.append(channel.strip().rstrip("/"))
-    return list(dict.fromkeys(channels))
 
 
 def _spec_text(channel: str, name: str, version: str) -> str:

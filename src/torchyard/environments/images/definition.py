@@ -7,11 +7,11 @@ Always: a build context is a snapshot, named by its content; no engine is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base import fields
+from torchyard.base.documents.models import TEXT, At, By, Document, Key, rule
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.environments.images import dockerfile
 from torchyard.environments.images.containers import DEFAULT_OS_IMAGE
@@ -19,11 +19,33 @@ from torchyard.environments.images.engine import is_name
 from torchyard.environments.names import image_names
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
 
-At = tuple[str | int, ...]
-
 _SNAPSHOT, _LOCAL = "snapshot:", "local:"
-_KEYS = ("path", "dockerfile_path")
 _HINT = "write `build: {path: <folder>}`, with a `Dockerfile` in the folder"
+
+
+def _dockerfile(value: Any, at: At) -> str:
+    if value and not isinstance(value, str):
+        raise InvalidSpec("`dockerfile_path` is not a string", _HINT, at=at)
+    return value or "Dockerfile"
+
+
+class BuildFile(Document):
+    subject: ClassVar[str] = "`build`"
+    example: ClassVar[str] = "{path: ./docker}"
+
+    path: Annotated[Any, Key("the build context: a folder")] = None
+    dockerfile_path: Annotated[
+        str, By(_dockerfile, else_=TEXT), Key("`Dockerfile` when absent")
+    ] = "Dockerfile"
+
+    @rule("path")
+    def _path(self) -> None:
+        if not isinstance(self.path, str) or not self.path.startswith((_SNAPSHOT, _LOCAL)):
+            raise InvalidSpec(
+                f"`{self.path}` is not a build context" if self.path else "`build` has no path",
+                _HINT,
+                at=("path",),
+            )
 
 
 @dataclass(frozen=True)
@@ -58,7 +80,7 @@ def put_into(image: str, spec: EnvironmentSpec, at: At) -> EnvironmentSpec:
 
 
 def of_build(
-    build: Any,
+    build: BuildFile,
     empty: EnvironmentSpec,
     resolve: Callable[[str, At], EnvironmentSpec],
     sources: Sources,
@@ -71,25 +93,11 @@ def of_build(
         resolve: the spec of the environment that a FROM line names, from its name and place.
 
     Raises:
-        InvalidSpec: `build` is not valid, or its Dockerfile is missing.
+        InvalidSpec: its Dockerfile is missing, or has no FROM line.
         NotFound: the snapshot was deleted, or a FROM line names an environment without substitute.
     """
     at = (*at, "build")
-    if not isinstance(build, Mapping):
-        raise InvalidSpec("`build` is not a mapping", _HINT, at=at)
-    for key in build:
-        if key not in _KEYS:
-            raise fields.unknown_key(str(key), _KEYS, at, inside="build", otherwise=_HINT)
-    path = build.get("path")
-    if not isinstance(path, str) or not path.startswith((_SNAPSHOT, _LOCAL)):
-        raise InvalidSpec(
-            f"`{path}` is not a build context" if path else "`build` has no path",
-            _HINT,
-            at=(*at, "path"),
-        )
-    file = build.get("dockerfile_path") or "Dockerfile"
-    if not isinstance(file, str):
-        raise InvalidSpec("`dockerfile_path` is not a string", _HINT, at=(*at, "dockerfile_path"))
+    path, file = build.path, build.dockerfile_path
     if path.startswith(_LOCAL):
         # The document is only checked: its context is not uploaded yet.
         return replace(empty, image=ImageSpec(context=path, dockerfile=file))

@@ -22,7 +22,7 @@ from torchyard.base.documents import expressions, models
 from torchyard.base.documents.models import At, By, Choice, File, Key, Text, Texts, rule
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
-from torchyard.environments.definition_keys import EnvironmentKeys
+from torchyard.environments.documents import EnvironmentKeys
 from torchyard.jobs.spec import (
     distribution,
     elastic,
