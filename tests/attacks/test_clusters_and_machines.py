@@ -21,7 +21,7 @@ from torchyard.executors.ray.heads import RayHead
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.slurm import batch_script
 from torchyard.executors.slurm.commands import Slurm
-from torchyard.executors.slurm.settings import read
+from torchyard.executors.slurm.settings import SlurmSettings
 from torchyard.shared.node_start import NodeStart
 from torchyard.workspaces import actions
 from torchyard.workspaces.permissions import Permission
@@ -417,7 +417,9 @@ def test_no_setting_of_slurm_is_read_by_a_shell(tmp_path: Path) -> None:
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     texts = ("partition", "account", "qos", "constraint", "time_limit", "gres", "reservation")
-    settings = read({**dict.fromkeys(texts, SHELL), "python": SHELL, "node_folder": SHELL})
+    # Whatever a check of theirs says.
+    words = {**dict.fromkeys(texts, SHELL), "python": SHELL, "node_folder": SHELL}
+    settings = SlurmSettings.model_construct(**words)
     start = NodeStart("attempt", ["http://127.0.0.1:9"], SHELL, "0" * 64, SHELL, SHELL, SHELL)
     script = batch_script.text(start, settings.python, f"torchyard {SHELL}")
     slurm = Slurm({"PATH": f"{programs}:/usr/bin:/bin"})

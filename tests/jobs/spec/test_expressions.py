@@ -58,7 +58,8 @@ INVOCATION = {"inputs": {"data": {"path": "azureml:d:1"}}}
 
 def paths_of_jobs() -> Iterator[str]:
     for key in pages.walk(job_spec.JobFile):
-        yield key.path.replace("*", "x")
+        path = key.path.replace("*", "x")
+        yield "torchyard.x" if path == "torchyard" else path
     yield from ("tags.x", "properties.x", "environment_variables.x", "resources.docker_args.0")
     yield from ("environment.tags.x", "environment.properties.x", "environment.conda_file.name")
     yield from ("services.x.properties.command", "services.x.properties.logDir")

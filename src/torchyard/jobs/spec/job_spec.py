@@ -302,7 +302,7 @@ class JobFile(JobPart, File):
         inputs, outputs = body.get("inputs") or {}, body.get("outputs") or {}
         if not isinstance(inputs, Mapping) or not isinstance(outputs, Mapping):
             return faults
-        names = [name for name, value in inputs.items() if value is not None]
+        names = [str(name) for name, value in inputs.items() if value is not None]
         variables = body.get("environment_variables")
         texts = variables if isinstance(variables, Mapping) else {}
         written = {name: text for name, text in texts.items() if isinstance(text, str)}
@@ -313,12 +313,12 @@ class JobFile(JobPart, File):
                     expressions.check_command,
                     command if isinstance(command, str) else "",
                     names,
-                    outputs,
+                    list(map(str, outputs)),
                 ),
-                partial(expressions.check_variables, written, names, outputs),
+                partial(expressions.check_variables, written, names, list(map(str, outputs))),
             )
         except InvalidSpec as error:
-            faults += [error, *error.others]
+            faults.append(error)
         return faults
 
     @rule("properties", "environment_variables")
@@ -350,6 +350,9 @@ class JobFile(JobPart, File):
         if sizes:
             elastic.refuse_fixed_tasks(launched.kind)
         return launched, nodes
+
+
+JobPart.whole_file = JobFile
 
 
 def read(document: Any) -> JobSpec:

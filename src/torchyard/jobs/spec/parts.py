@@ -38,6 +38,8 @@ class JobPart(Document):
     """A mapping of a job file. `path` is where it stands, with `*` for a name that people give."""
 
     path_in_file: ClassVar[str] = ""
+    whole_file: ClassVar[type[Document]] = Document
+    """That of all parts."""
 
     @classmethod
     def unknown_key(cls, key: str, at: At, body: Mapping[str, Any]) -> InvalidSpec:
@@ -50,22 +52,20 @@ class JobPart(Document):
     @classmethod
     def _hint(cls, key: str, at: At, body: Mapping[str, Any]) -> tuple[str, str]:
         """The hint, and the key of this part that it says was meant."""
-        from torchyard.jobs.spec.job_spec import JobFile
-
         path, known = cls.path_in_file, models.keys(cls)
         # What changes nothing is not what somebody meant.
         honoured = [name for name, each in known.items() if each.support == "honoured"]
         guess = nearest(key, honoured)
         inputs = body.get("inputs")
         near_input = nearest(key, list(map(str, inputs))) if isinstance(inputs, Mapping) else ""
-        homes = _homes(JobFile, key, path)
+        homes = _homes(cls.whole_file, key, path)
         if (path, key) in _OTHER_NAMES:
             return _OTHER_NAMES[path, key], ""
         if isinstance(inputs, Mapping) and key in inputs:
             return f"did you mean `inputs.{key}`?", ""
         if guess and _plain(guess) in (_plain(key), f"{_plain(key)}s"):
             return f"did you mean `{guess}`?", guess
-        if path and key in models.keys(JobFile):
+        if path and key in models.keys(cls.whole_file):
             return f"`{key}` belongs at the top of the job file, not under `{at[0]}`", ""
         if homes:
             return f"it belongs under `{homes[0].replace('*', '<name>')}`", ""
@@ -74,9 +74,7 @@ class JobPart(Document):
         if not path and near_input:
             return f"did you mean `inputs.{near_input}`?", ""
         shown = sorted(
-            name
-            for name, field in cls.model_fields.items()
-            if READ_ONLY not in field.metadata and name != "schema_"
+            name for name, each in known.items() if each.note != READ_ONLY.note and name[0] != "$"
         )
         return f"known keys: {', '.join(shown)}; see docs/reference/job-file.md", ""
 
