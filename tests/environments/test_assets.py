@@ -79,9 +79,9 @@ def test_names_of_curated_environments_are_reserved(db: Database, clock: Clock, 
 @pytest.mark.parametrize(
     ("document", "at"),
     [
-        ({"name": ""}, ("name",)),
-        ({"name": "a/b"}, ("name",)),
-        ({"name": "mine\n"}, ("name",)),
+        ({"name": "", "pip_requirements": []}, ("name",)),
+        ({"name": "a/b", "pip_requirements": []}, ("name",)),
+        ({"name": "mine\n", "pip_requirements": []}, ("name",)),
         ({"version": "1\n", "pip_requirements": []}, ("version",)),
         ({"version": "a b", "pip_requirements": []}, ("version",)),
         ({"tags": ["a"], "pip_requirements": []}, ("tags",)),
