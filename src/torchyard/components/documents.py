@@ -63,6 +63,7 @@ class ComponentRequest:
 class PortFile(Document):
     """What inputs and outputs have."""
 
+    example: ClassVar[str] = "{type: number}"
     types: ClassVar[tuple[str, ...]] = ()
 
     type: Annotated[str, By(lambda value, at: str(value).lower()), _AS_A_JOB] = ""
