@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchyard.base.documents.models import File, json_schema
+from torchyard.base.documents.models import File
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
 from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
 from torchyard.batch_endpoints.spec.invocation import InvocationFile
@@ -35,7 +35,9 @@ FILES: Mapping[str, type[File]] = {
 
 def text(name: str) -> str:
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name}
-    return json.dumps({**schema, **json_schema(FILES[name])}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps({**schema, **FILES[name].as_json_schema()}, indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 def main() -> None:

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
-from torchyard.base.documents.models import (
-    By,
-    Choice,
-    Document,
-    File,
-    Holds,
-    Key,
-    Refused,
-    Text,
-    Texts,
-    Truth,
-    Whole,
-    Word,
-    json_schema,
-    rule,
-    table,
-    walk,
-)
+from torchyard.base.documents.checks import By, Choice, Holds, Key, Text, Texts, Truth, Whole, Word
+from torchyard.base.documents.models import Document, File, declared, refused, rule
+from torchyard.base.documents.pages import table, walk
 from torchyard.base.errors import InvalidSpec
 
 
 class Probe(Document):
-    period: Annotated[int, Whole(1, 60, is_period=True), Key("seconds between two")] = 10
-    timeout: Annotated[int, Whole(1, 60), Key()] = 2
+    period: int = declared(10, "seconds between two", Whole(1, 60, is_period=True))
+    timeout: int = declared(2, check=Whole(1, 60))
 
     @rule("period", "timeout")
     def _order(self) -> None:
@@ -40,25 +25,27 @@ class Probe(Document):
 class Server(File):
     subject: ClassVar[str] = "the server"
 
-    name: Annotated[str, Text(), Key("its name")] = ""
-    kind: Annotated[str, Choice(small=Key("the default"), huge=Key("take two", "refused"))] = (
-        "small"
+    name: str = declared("", "its name", Text())
+    kind: str = declared(
+        "small", check=Choice(small=Key("the default"), huge=Key("take two", "refused"))
     )
-    mode: Annotated[str, Word("read_only", "open"), Key()] = "open"
-    probe: Annotated[Probe, Key("see below")] = Probe()
-    others: Annotated[
-        dict[str, Probe],
+    mode: str = declared("open", check=Word("read_only", "open"))
+    probe: Probe = declared(Probe(), "see below")
+    others: dict[str, Probe] = declared(
+        {},
+        "by name",
         By(
             lambda value, at: {name: Probe.read(each, (*at, name)) for name, each in value.items()},
             of=Probe,
             is_named=True,
         ),
-        Key("by name"),
-    ] = {}  # noqa: RUF012
-    tags: Annotated[dict[str, str], Texts(), Key()] = {}  # noqa: RUF012
-    is_public: Annotated[bool, Truth(), Key()] = False
-    location: Annotated[Any, Holds("here", "there is one machine"), Key("", "satisfied")] = "here"
-    network: Annotated[None, Refused("leave it out")] = None
+    )
+    tags: dict[str, str] = declared({}, check=Texts())
+    is_public: bool = declared(False, check=Truth())
+    location: Any = declared(
+        "here", check=Holds("here", "there is one machine"), support="satisfied"
+    )
+    network: None = refused("leave it out")
 
     @rule("name")
     def _named(self) -> None:
@@ -134,7 +121,7 @@ def test_pages_and_schemas_come_from_the_declaration() -> None:
     assert "| `period` | honoured | seconds between two; default 10 |" in list(table("x", Probe))
     assert [row.path for row in walk(Server) if row.support == "refused"] == ["kind", "network"]
     assert "others.*.period" in [row.path for row in walk(Server)]
-    schema = json_schema(Server)
+    schema = Server.as_json_schema()
     assert schema["properties"]["kind"] == {"enum": ["small"]}
     assert schema["properties"]["probe"]["properties"]["period"]["maximum"] == 60
     assert schema["properties"]["others"]["additionalProperties"]["type"] == "object"

@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=20)
+    parser.add_argument("--lost", action="store_true", help="only what is told no longer")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "before"
@@ -90,12 +91,13 @@ def main() -> None:
         )  # fmt: skip
         try:
             for kind in arguments.kind or READERS:
-                _compare(source, kind, arguments.seed, arguments.count, arguments.show)
+                _compare(source, kind, arguments)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", source], cwd=_ROOT, check=True)
 
 
-def _compare(source: Path, kind: str, seed: int, count: int, shown: int) -> None:
+def _compare(source: Path, kind: str, arguments: argparse.Namespace) -> None:
+    seed, count = arguments.seed, arguments.count
     before = _of_revision(source, kind, seed, count)
     equal, found = 0, Counter[tuple[str, str]]()
     inputs: dict[tuple[str, str], Any] = {}
@@ -107,7 +109,10 @@ def _compare(source: Path, kind: str, seed: int, count: int, shown: int) -> None
             found[each] += 1
             inputs.setdefault(each, document)
     print(f"{kind}: {len(before)} inputs, {equal} equal, {len(found)} kinds of differences")
-    for each, number in found.most_common(shown):
+    for each, number in found.most_common():
+        if arguments.lost and not (each[0] and not each[1]) and not each[0].startswith("{"):
+            if not each[1].startswith("{"):
+                continue
         print(
             f"  {number} x - {each[0][:400]}\n      + {each[1][:400]}\n      {inputs[each]!r:.300}"
         )

@@ -115,16 +115,18 @@ def outcome(kind: str, document: Any) -> dict[str, Any]:
     return {"value": plain(value)}
 
 
+# What a spec had in bytes, its model has in the file's own unit.
+_UNITS = ("max_body_bytes", "max_collected_bytes", "max_body_mb", "max_collected_mb", "take_over")
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        return plain({each.name: getattr(value, each.name) for each in dataclasses.fields(value)})
     if isinstance(value, BaseModel):
         return plain(dict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items() if key not in _UNITS}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, set | frozenset):

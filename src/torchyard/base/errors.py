@@ -58,6 +58,8 @@ class TorchyardError(Exception):
     """What else is wrong with the same document."""
     meant_key = ""
     """Of an unknown key: the one that was meant."""
+    is_of_key = False
+    """Whether the key is what is wrong, whatever its value."""
 
     def __init__(
         self, message: str, hint: str = "", *, code: str = "", at: Sequence[str | int] = ()

@@ -102,7 +102,7 @@ def unknown_key(
     hint = f"did you mean `{guess}`?" if guess else otherwise or f"known keys: {listed}"
     where = f" in `{inside}`" if inside else ""
     error = InvalidSpec(f"unknown key `{key[:80]}`{where}", hint, at=(*at, key))
-    error.meant_key = guess
+    error.meant_key, error.is_of_key = guess, True
     return error
 
 

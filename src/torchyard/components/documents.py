@@ -14,12 +14,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from torchyard.base.documents import expressions
-from torchyard.base.documents.models import At, By, Document, Key, Texts, entries, keys, rule
+from torchyard.base.documents.checks import At, By, Key, Texts
+from torchyard.base.documents.models import Document, declared, entries, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.data.documents import AssetFile
 from torchyard.data.types import ONNX_TYPE
@@ -66,10 +65,10 @@ class PortFile(Document):
     example: ClassVar[str] = "{type: number}"
     types: ClassVar[tuple[str, ...]] = ()
 
-    type: Annotated[str, By(lambda value, at: str(value).lower()), _AS_A_JOB] = ""
-    description: Annotated[Any, Key()] = None
-    mode: Annotated[Any, _AS_A_JOB] = None
-    path: Annotated[Any, _AS_A_JOB] = None
+    type: str = declared("", _AS_A_JOB, By(lambda value, at: str(value).lower()))
+    description: Any = declared(None)
+    mode: Any = declared(None, _AS_A_JOB)
+    path: Any = declared(None, _AS_A_JOB)
 
     @rule("type")
     def _type(self) -> None:
@@ -84,11 +83,11 @@ class PortFile(Document):
 class InputFile(PortFile):
     types: ClassVar[tuple[str, ...]] = (*_LITERALS, *_DATA)
 
-    default: Annotated[Any, Key("of a number, integer, boolean, string or path")] = None
-    optional: Annotated[Any, Key("`true`: a job may leave it out")] = None
-    min: Annotated[Any, Key("of a number")] = None
-    max: Annotated[Any, Key("of a number")] = None
-    enum: Annotated[Any, Key("the values that it may have")] = None
+    default: Any = declared(None, "of a number, integer, boolean, string or path")
+    optional: Any = declared(None, "`true`: a job may leave it out")
+    min: Any = declared(None, "of a number")
+    max: Any = declared(None, "of a number")
+    enum: Any = declared(None, "the values that it may have")
 
     @rule("type", "default")
     def _default(self) -> None:
@@ -103,8 +102,8 @@ class InputFile(PortFile):
 class OutputFile(PortFile):
     types: ClassVar[tuple[str, ...]] = (*_DATA, ONNX_TYPE, *_LITERALS)
 
-    early_available: Annotated[Any, Key("of steps of a pipeline", "satisfied")] = None
-    is_control: Annotated[Any, Key("of steps of a pipeline", "satisfied")] = None
+    early_available: Any = declared(None, "of steps of a pipeline", support="satisfied")
+    is_control: Any = declared(None, "of steps of a pipeline", support="satisfied")
 
 
 def _ports(model: type[PortFile]) -> By:
@@ -131,26 +130,20 @@ class ComponentFile(AssetFile):
     thing: ClassVar[str] = "component"
     resolved: ClassVar[tuple[str, ...]] = ("command", "environment_variables.*", "outputs.*.path")
 
-    type: Annotated[Any, Key("`command`")] = None
-    display_name: Annotated[Any, Key()] = None
-    is_deterministic: Annotated[Any, Key("nothing is reused", "satisfied")] = None
-    command: Annotated[Any, Key("what it runs")] = None
-    code: Annotated[Any, _AS_A_JOB] = None
-    environment: Annotated[Any, _AS_A_JOB] = None
-    environment_variables: Annotated[dict[str, str], Texts(), _AS_A_JOB] = Field(
-        default_factory=dict
-    )
-    distribution: Annotated[Any, _AS_A_JOB] = None
-    resources: Annotated[Any, _AS_A_JOB] = None
-    inputs: Annotated[dict[str, Any], _ports(InputFile), Key("`{type, …}` by their names")] = Field(
-        default_factory=dict
-    )
-    outputs: Annotated[dict[str, Any], _ports(OutputFile), Key("`{type, …}` by their names")] = (
-        Field(default_factory=dict)
-    )
-    limits: Annotated[Any, _AS_A_JOB] = None
-    additional_includes: Annotated[Any, Key("the client puts them into the code")] = None
-    identity: Annotated[Any, _AS_A_JOB] = None
+    type: Any = declared(None, "`command`")
+    display_name: Any = declared(None)
+    is_deterministic: Any = declared(None, "nothing is reused", support="satisfied")
+    command: Any = declared(None, "what it runs")
+    code: Any = declared(None, _AS_A_JOB)
+    environment: Any = declared(None, _AS_A_JOB)
+    environment_variables: dict[str, str] = declared({}, _AS_A_JOB, Texts())
+    distribution: Any = declared(None, _AS_A_JOB)
+    resources: Any = declared(None, _AS_A_JOB)
+    inputs: dict[str, Any] = declared({}, "`{type, …}` by their names", _ports(InputFile))
+    outputs: dict[str, Any] = declared({}, "`{type, …}` by their names", _ports(OutputFile))
+    limits: Any = declared(None, _AS_A_JOB)
+    additional_includes: Any = declared(None, "the client puts them into the code")
+    identity: Any = declared(None, _AS_A_JOB)
 
     @rule("command")
     def _command(self) -> None:

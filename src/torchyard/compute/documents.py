@@ -12,25 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from torchyard.base import fields
-from torchyard.base.documents.models import (
-    At,
-    By,
-    File,
-    Holds,
-    Key,
-    Refused,
-    Text,
-    Texts,
-    Whole,
-    Word,
-    rule,
-    together,
-)
+from torchyard.base.documents.checks import At, By, Holds, Text, Texts, Whole, Word
+from torchyard.base.documents.models import File, declared, refused, rule, together
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import engine_settings, sizes
 from torchyard.compute.sizes import Size
@@ -50,39 +36,35 @@ def _type(value: Any, at: At) -> str:
 class ComputeFile(File):
     subject: ClassVar[str] = "the compute"
 
-    name: Annotated[
-        str, Text(), Key("3 to 24 letters, digits and dashes, beginning with a letter")
-    ] = ""
-    type: Annotated[str, By(_type), Key("`amlcompute`")] = "amlcompute"
-    size: Annotated[str, Text(), Key("of a node; the machine itself when left out")] = ""
-    tier: Annotated[
-        str,
+    name: str = declared("", "3 to 24 letters, digits and dashes, beginning with a letter", Text())
+    type: str = declared("amlcompute", "`amlcompute`", By(_type))
+    size: str = declared("", "of a node; the machine itself when left out", Text())
+    tier: str = declared(
+        "dedicated",
+        "`dedicated` (the default) or `low_priority`",
         Word("dedicated", "low_priority"),
-        Key("`dedicated` (the default) or `low_priority`"),
-    ] = "dedicated"
-    min_instances: Annotated[int, Whole(0, _MOST_NODES), Key("nodes to keep when idle")] = 0
-    max_instances: Annotated[int, Whole(1, _MOST_NODES), Key("nodes at the most")] = 4
-    idle_time_before_scale_down: Annotated[
-        int, Whole(0, 2**31 - 1), Key("seconds until an idle node is removed")
-    ] = 120
-    description: Annotated[str, Text(), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
-    engine: Annotated[Any, Key("what runs the nodes: `local` (the default), `ray`, `slurm`")] = None
-    torchyard: Annotated[
-        Any, engine_settings.MAPPING, Key("`engine` and its settings; tags may have them, too")
-    ] = None
-    location: Annotated[Any, Key("the server's machine", "satisfied")] = None
-    ssh_public_access_enabled: Annotated[
-        bool, Holds(False, "the machine decides who may log in"), Key("`false`", "satisfied")
-    ] = False
-    enable_node_public_ip: Annotated[
-        bool, Holds(False, "nodes use the machine's addresses"), Key("`false`", "satisfied")
-    ] = False
-    ssh_settings: Annotated[None, Refused("leave it out: nodes use the machine's accounts")] = None
-    network_settings: Annotated[None, Refused("leave it out: nodes use the machine's network")] = (
-        None
     )
-    identity: Annotated[None, Refused("leave it out: jobs run as the server's Unix user")] = None
+    min_instances: int = declared(0, "nodes to keep when idle", Whole(0, _MOST_NODES))
+    max_instances: int = declared(4, "nodes at the most", Whole(1, _MOST_NODES))
+    idle_time_before_scale_down: int = declared(
+        120, "seconds until an idle node is removed", Whole(0, 2**31 - 1)
+    )
+    description: str = declared("", check=Text())
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
+    engine: Any = declared(None, "what runs the nodes: `local` (the default), `ray`, `slurm`")
+    torchyard: Any = declared(
+        None, "`engine` and its settings; tags may have them, too", engine_settings.MAPPING
+    )
+    location: Any = declared(None, "the server's machine", support="satisfied")
+    ssh_public_access_enabled: bool = declared(
+        False, "`false`", Holds(False, "the machine decides who may log in"), support="satisfied"
+    )
+    enable_node_public_ip: bool = declared(
+        False, "`false`", Holds(False, "nodes use the machine's addresses"), support="satisfied"
+    )
+    ssh_settings: None = refused("leave it out: nodes use the machine's accounts")
+    network_settings: None = refused("leave it out: nodes use the machine's network")
+    identity: None = refused("leave it out: jobs run as the server's Unix user")
 
     @rule("name")
     def _name(self) -> None:

@@ -12,7 +12,8 @@ from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from torchyard.base.documents.models import TEXT, At, By, joined, json_schema, keys
+from torchyard.base.documents.checks import TEXT, At, By
+from torchyard.base.documents.models import joined, keys
 from torchyard.base.errors import InvalidSpec, did_you_mean, moved, nearest
 from torchyard.base.fields import described, texts, unknown_key
 from torchyard.compute.types import LOCAL
@@ -28,7 +29,7 @@ _MODELS: Mapping[str, type[ClusterSettings]] = {
     RAY: RaySettings,
     SLURM: SlurmSettings,
 }
-_SCHEMAS = [json_schema(model)["properties"] for model in _MODELS.values()]
+_SCHEMAS = [model.as_json_schema()["properties"] for model in _MODELS.values()]
 MAPPING = By(
     lambda value, at: value,
     else_={"type": "object", "properties": {"engine": TEXT, **ChainMap(*_SCHEMAS)}},

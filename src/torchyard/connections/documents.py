@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from torchyard.base import fields
-from torchyard.base.documents.models import At, By, File, Key, keys, rule
+from torchyard.base.documents.checks import At, By
+from torchyard.base.documents.models import Document, declared, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.connections.types import CATEGORIES, CREDENTIALS, WITHOUT_TARGET
 
@@ -77,22 +76,20 @@ def _metadata(value: Any, at: At) -> dict[str, str]:
     }
 
 
-class ConnectionFile(File):
+class ConnectionFile(Document):
     """In Azure's spelling."""
 
     subject: ClassVar[str] = "the connection"
     literal: ClassVar[tuple[str, ...]] = ("credentials",)
 
-    category: Annotated[str, By(_category), Key("the kind of service, as `Git` or `S3`")] = ""
-    target: Annotated[str, By(_target), Key("the address of the service")] = ""
-    authType: Annotated[str, By(_auth_type), Key("`None` (the default), `PAT`, `ApiKey` …")] = (
-        "None"
+    category: str = declared("", "the kind of service, as `Git` or `S3`", By(_category))
+    target: str = declared("", "the address of the service", By(_target))
+    authType: str = declared("None", "`None` (the default), `PAT`, `ApiKey` …", By(_auth_type))
+    credentials: Any = declared(None, "those of `authType`")
+    metadata: dict[str, str] = declared(
+        {}, "texts about the service, shown to everybody", By(_metadata)
     )
-    credentials: Annotated[Any, Key("those of `authType`")] = None
-    metadata: Annotated[
-        dict[str, str], By(_metadata), Key("texts about the service, shown to everybody")
-    ] = Field(default_factory=dict)
-    isSharedToAll: Annotated[Any, Key("kept and shown; default `true`")] = None
+    isSharedToAll: Any = declared(None, "kept and shown; default `true`")
 
     @rule("category")
     def _there(self) -> None:

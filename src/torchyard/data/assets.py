@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from torchyard.assets import deleted_versions, versions
 from torchyard.assets.versioned_assets import VersionedAssets
@@ -22,7 +22,8 @@ from torchyard.base import fields, files
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
-from torchyard.base.documents.models import At, By, Key, rule
+from torchyard.base.documents.checks import At, By
+from torchyard.base.documents.models import declared, rule
 from torchyard.base.errors import InvalidSpec, NotFound, did_you_mean
 from torchyard.data import datastores, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
@@ -73,11 +74,11 @@ def _type(value: Any, at: At) -> str:
 class DataFile(AssetFile):
     subject: ClassVar[str] = "the data asset's document"
 
-    path: Annotated[Any, Key("a file or folder here, a URL, a place in a datastore")] = None
-    type: Annotated[str, By(_type), Key("`uri_folder` (the default), `uri_file` or `mltable`")] = (
-        "uri_folder"
+    path: Any = declared(None, "a file or folder here, a URL, a place in a datastore")
+    type: str = declared(
+        "uri_folder", "`uri_folder` (the default), `uri_file` or `mltable`", By(_type)
     )
-    datastore: Annotated[str, By(as_text), Key("where files from here are kept")] = ""
+    datastore: str = declared("", "where files from here are kept", By(as_text))
 
     @rule("path")
     def _path(self) -> None:

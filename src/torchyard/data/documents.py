@@ -8,11 +8,10 @@ Always: an accepted name can be written in a reference, `azureml:name:version`.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import At, By, File, Key, Texts, rule
+from torchyard.base.documents.checks import At, By, Texts
+from torchyard.base.documents.models import File, declared, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.refs import NAME_PATTERN
 
@@ -58,13 +57,11 @@ class AssetFile(File):
     noun: ClassVar[str] = "data"
     thing: ClassVar[str] = "data asset"
 
-    name: Annotated[Any, Key("letters, digits, `_`, `-` and `.`")] = None
-    version: Annotated[Any, By(_version), Key("the next one when left out")] = ""
-    description: Annotated[str, By(as_text), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
-    properties: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(
-        default_factory=dict
-    )
+    name: Any = declared(None, "letters, digits, `_`, `-` and `.`")
+    version: Any = declared("", "the next one when left out", By(_version))
+    description: str = declared("", check=By(as_text))
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
+    properties: dict[str, str] = declared({}, "texts and numbers", Texts())
 
     @rule("name")
     def _name(self) -> None:

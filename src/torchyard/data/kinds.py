@@ -12,11 +12,10 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import At, By, Document, File, Key, Texts, keys, rule
+from torchyard.base.documents.checks import At, By, Texts
+from torchyard.base.documents.models import Document, File, declared, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.data.documents import as_text
 from torchyard.data.types import Datastore
@@ -77,27 +76,27 @@ def _credentials(model: type[Document]) -> By:
 
 
 class AzureCredentials(Document):
-    account_key: Annotated[str, _SECRET, Key()] = ""
-    sas_token: Annotated[str, _SECRET, Key()] = ""
-    tenant_id: Annotated[str, _SECRET, Key("of a service principal")] = ""
-    client_id: Annotated[str, _SECRET, Key("of a service principal")] = ""
-    client_secret: Annotated[str, _SECRET, Key("of a service principal")] = ""
-    resource_url: Annotated[str, _SECRET, Key("Azure's own is used", "satisfied")] = ""
-    authority_url: Annotated[str, _SECRET, Key("Azure's own is used", "satisfied")] = ""
+    account_key: str = declared("", check=_SECRET)
+    sas_token: str = declared("", check=_SECRET)
+    tenant_id: str = declared("", "of a service principal", _SECRET)
+    client_id: str = declared("", "of a service principal", _SECRET)
+    client_secret: str = declared("", "of a service principal", _SECRET)
+    resource_url: str = declared("", "Azure's own is used", _SECRET, support="satisfied")
+    authority_url: str = declared("", "Azure's own is used", _SECRET, support="satisfied")
 
 
 class S3Credentials(Document):
-    access_key_id: Annotated[str, _SECRET, Key()] = ""
-    secret_access_key: Annotated[str, _SECRET, Key()] = ""
-    session_token: Annotated[str, _SECRET, Key()] = ""
+    access_key_id: str = declared("", check=_SECRET)
+    secret_access_key: str = declared("", check=_SECRET)
+    session_token: str = declared("", check=_SECRET)
 
 
 class GoogleCredentials(Document):
-    service_account: Annotated[str, By(_key_file), Key("the key file's content, JSON")] = ""
+    service_account: str = declared("", "the key file's content, JSON", By(_key_file))
 
 
 class SftpCredentials(Document):
-    password: Annotated[str, _SECRET, Key("of `username`")] = ""
+    password: str = declared("", "of `username`", _SECRET)
 
 
 class DatastoreFile(File):
@@ -107,14 +106,12 @@ class DatastoreFile(File):
     literal: ClassVar[tuple[str, ...]] = ("credentials",)
     kind: ClassVar[str]
 
-    name: Annotated[Any, Key("letters, digits, `_` and `-`")] = None
-    type: Annotated[Any, Key("the kind; a `url` says it, too")] = None
-    description: Annotated[str, By(as_text), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
-    properties: Annotated[Any, Key("not kept", "satisfied")] = None
-    credentials: Annotated[
-        dict[str, str], _credentials(Document), Key("shown to nobody, see below")
-    ] = Field(default_factory=dict)
+    name: Any = declared(None, "letters, digits, `_` and `-`")
+    type: Any = declared(None, "the kind; a `url` says it, too")
+    description: str = declared("", check=By(as_text))
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
+    properties: Any = declared(None, "not kept", support="satisfied")
+    credentials: dict[str, str] = declared({}, "shown to nobody, see below", _credentials(Document))
 
     @rule("name")
     def _name(self) -> None:
@@ -143,14 +140,12 @@ class DatastoreFile(File):
 class StorageAccountFile(DatastoreFile):
     """What is in an Azure storage account."""
 
-    account_name: Annotated[Any, _PLAIN, Key("the storage account")] = None
-    endpoint: Annotated[Any, _PLAIN, Key("default `core.windows.net`; or an emulator's URL")] = None
-    protocol: Annotated[Any, _PLAIN, Key("it is always encrypted", "satisfied")] = None
-    credentials: Annotated[
-        dict[str, str],
-        _credentials(AzureCredentials),
-        Key("`{account_key}`, `{sas_token}` or a service principal"),
-    ] = Field(default_factory=dict)
+    account_name: Any = declared(None, "the storage account", _PLAIN)
+    endpoint: Any = declared(None, "default `core.windows.net`; or an emulator's URL", _PLAIN)
+    protocol: Any = declared(None, "it is always encrypted", _PLAIN, support="satisfied")
+    credentials: dict[str, str] = declared(
+        {}, "`{account_key}`, `{sas_token}` or a service principal", _credentials(AzureCredentials)
+    )
 
     @rule("account_name")
     def _account(self) -> None:
@@ -185,7 +180,7 @@ class StorageAccountFile(DatastoreFile):
 class AzureBlobFile(StorageAccountFile):
     kind: ClassVar[str] = "azure_blob"
 
-    container_name: Annotated[Any, _PLAIN, Key("a container of the account")] = None
+    container_name: Any = declared(None, "a container of the account", _PLAIN)
 
     @rule("container_name")
     def _container(self) -> None:
@@ -199,7 +194,7 @@ class AzureBlobFile(StorageAccountFile):
 class DataLakeFile(StorageAccountFile):
     kind: ClassVar[str] = "azure_data_lake_gen2"
 
-    filesystem: Annotated[Any, _PLAIN, Key("a file system of the account")] = None
+    filesystem: Any = declared(None, "a file system of the account", _PLAIN)
 
     @rule("filesystem")
     def _filesystem(self) -> None:
@@ -213,8 +208,8 @@ class DataLakeFile(StorageAccountFile):
 class FileShareFile(StorageAccountFile):
     kind: ClassVar[str] = "azure_file"
 
-    file_share_name: Annotated[Any, _PLAIN, Key("a share of the account")] = None
-    container_name: Annotated[Any, _PLAIN, Key("as `file_share_name`")] = None
+    file_share_name: Any = declared(None, "a share of the account", _PLAIN)
+    container_name: Any = declared(None, "as `file_share_name`", _PLAIN)
 
     @rule("credentials")
     def _login(self) -> None:
@@ -242,11 +237,11 @@ class FileShareFile(StorageAccountFile):
 class BucketFile(DatastoreFile):
     """What is in a bucket; `kind` is the protocol of its URL."""
 
-    bucket: Annotated[Any, _PLAIN, Key("its name")] = None
-    path: Annotated[Any, _PLAIN, Key("a folder in the bucket")] = None
-    url: Annotated[Any, _PLAIN, Key("`s3://…` or `gs://…`, over `bucket` and `path`")] = None
-    endpoint: Annotated[Any, _PLAIN, Key("the URL of another service")] = None
-    anonymous: Annotated[Any, _PLAIN, Key("`true`: without credentials")] = None
+    bucket: Any = declared(None, "its name", _PLAIN)
+    path: Any = declared(None, "a folder in the bucket", _PLAIN)
+    url: Any = declared(None, "`s3://…` or `gs://…`, over `bucket` and `path`", _PLAIN)
+    endpoint: Any = declared(None, "the URL of another service", _PLAIN)
+    anonymous: Any = declared(None, "`true`: without credentials", _PLAIN)
 
     @rule("url", "bucket")
     def _whole(self) -> None:
@@ -269,12 +264,10 @@ class BucketFile(DatastoreFile):
 class S3File(BucketFile):
     kind: ClassVar[str] = "s3"
 
-    region: Annotated[Any, _PLAIN, Key("of the bucket")] = None
-    credentials: Annotated[
-        dict[str, str],
-        _credentials(S3Credentials),
-        Key("`{access_key_id, secret_access_key, session_token}`"),
-    ] = Field(default_factory=dict)
+    region: Any = declared(None, "of the bucket", _PLAIN)
+    credentials: dict[str, str] = declared(
+        {}, "`{access_key_id, secret_access_key, session_token}`", _credentials(S3Credentials)
+    )
 
     @property
     def meant(self) -> Meant:
@@ -293,9 +286,9 @@ class S3File(BucketFile):
 class GoogleFile(BucketFile):
     kind: ClassVar[str] = "gs"
 
-    credentials: Annotated[
-        dict[str, str], _credentials(GoogleCredentials), Key("`{service_account}`")
-    ] = Field(default_factory=dict)
+    credentials: dict[str, str] = declared(
+        {}, "`{service_account}`", _credentials(GoogleCredentials)
+    )
 
     @property
     def meant(self) -> Meant:
@@ -312,14 +305,12 @@ class GoogleFile(BucketFile):
 class SftpFile(DatastoreFile):
     kind: ClassVar[str] = "sftp"
 
-    host: Annotated[Any, _PLAIN, Key("its name or address")] = None
-    port: Annotated[int, By(_port), Key("as of ssh when left out")] = 0
-    username: Annotated[Any, _PLAIN, Key("on the host")] = None
-    path: Annotated[Any, _PLAIN, Key("a folder; default `/`")] = None
-    private_key_file: Annotated[Any, _PLAIN, Key("a file on the server's machine")] = None
-    credentials: Annotated[dict[str, str], _credentials(SftpCredentials), Key("`{password}`")] = (
-        Field(default_factory=dict)
-    )
+    host: Any = declared(None, "its name or address", _PLAIN)
+    port: int = declared(0, "as of ssh when left out", By(_port))
+    username: Any = declared(None, "on the host", _PLAIN)
+    path: Any = declared(None, "a folder; default `/`", _PLAIN)
+    private_key_file: Any = declared(None, "a file on the server's machine", _PLAIN)
+    credentials: dict[str, str] = declared({}, "`{password}`", _credentials(SftpCredentials))
 
     @rule("host")
     def _host(self) -> None:
@@ -340,8 +331,8 @@ class SftpFile(DatastoreFile):
 class LocalFile(DatastoreFile):
     kind: ClassVar[str] = "local"
 
-    path: Annotated[str, By(_folder), Key("an absolute path on the server's machine")] = ""
-    account: Annotated[Any, _PLAIN, Key("the Unix account that reads and writes it")] = None
+    path: str = declared("", "an absolute path on the server's machine", By(_folder))
+    account: Any = declared(None, "the Unix account that reads and writes it", _PLAIN)
 
     @rule("path")
     def _path(self) -> None:

@@ -9,11 +9,10 @@ Always: names that begin with `AzureML` or `Microsoft` are reserved for curated 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import TEXT, At, By, Choice, Document, Key, keys, rule
+from torchyard.base.documents.checks import TEXT, At, By, Choice, Key
+from torchyard.base.documents.models import Document, declared, keys, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import unknown_key
 from torchyard.data.documents import AssetFile
@@ -43,26 +42,22 @@ def _python(value: Any, at: At) -> str:
 class Content(Document):
     """What decides an environment's content."""
 
-    image: Annotated[
-        str, By(_image, else_=TEXT), Key("images that mean plain Python take no engine; others do")
-    ] = ""
-    conda_file: Annotated[Any, Key("Python, pip and conda packages; a path or the content")] = None
-    pip_requirements: Annotated[Any, Key("torchyard's own: a path, or the lines themselves")] = None
-    python: Annotated[
-        str,
-        By(_python, else_=TEXT),
-        Key('a version beside `pip_requirements`, such as `"3.12"`'),
-    ] = ""
-    build: Annotated[
-        BuildFile | None,
-        By(BuildFile.read, of=BuildFile),
-        Key("built by podman or docker on the server's machine"),
-    ] = None
-    os_type: Annotated[
-        str, Choice(linux=Key(), windows=Key("remove it: nodes run Linux", "refused"))
-    ] = "linux"
-    inference_config: Annotated[Any, Key("for endpoints; a job needs none", "satisfied")] = None
-    datastore: Annotated[Any, Key("definitions travel with the job", "satisfied")] = None
+    image: str = declared(
+        "", "images that mean plain Python take no engine; others do", By(_image, else_=TEXT)
+    )
+    conda_file: Any = declared(None, "Python, pip and conda packages; a path or the content")
+    pip_requirements: Any = declared(None, "torchyard's own: a path, or the lines themselves")
+    python: str = declared(
+        "", 'a version beside `pip_requirements`, such as `"3.12"`', By(_python, else_=TEXT)
+    )
+    build: BuildFile | None = declared(
+        None, "built by podman or docker on the server's machine", By(BuildFile.read, of=BuildFile)
+    )
+    os_type: str = declared(
+        "linux", check=Choice(linux=Key(), windows=Key("remove it: nodes run Linux", "refused"))
+    )
+    inference_config: Any = declared(None, "for endpoints; a job needs none", support="satisfied")
+    datastore: Any = declared(None, "definitions travel with the job", support="satisfied")
 
     @rule(*_CONTENT)
     def _there(self) -> None:
@@ -112,14 +107,12 @@ _ONLY_SAID = Key("description only", "satisfied")
 class EnvironmentKeys(Content):
     """As a job's file has it."""
 
-    name: Annotated[Any, _BY_CONTENT] = None
-    version: Annotated[Any, _BY_CONTENT] = None
-    description: Annotated[Any, _ONLY_SAID] = None
-    tags: Annotated[Any, _ONLY_SAID] = None
-    properties: Annotated[Any, _ONLY_SAID] = None
-    schema_: Annotated[Any, Key("for editors; not read", "satisfied")] = Field(
-        None, alias="$schema"
-    )
+    name: Any = declared(None, _BY_CONTENT)
+    version: Any = declared(None, _BY_CONTENT)
+    description: Any = declared(None, _ONLY_SAID)
+    tags: Any = declared(None, _ONLY_SAID)
+    properties: Any = declared(None, _ONLY_SAID)
+    schema_: Any = declared(None, "for editors; not read", support="satisfied", alias="$schema")
 
 
 class EnvironmentFile(Content, AssetFile):

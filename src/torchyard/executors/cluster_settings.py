@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from typing_extensions import Self
 
-from torchyard.base.documents.models import At, Check, Document, Key, keys
+from torchyard.base.documents.checks import At, Check
+from torchyard.base.documents.models import Document, declared, keys
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, in_seconds
 from torchyard.executors.executor import EngineRefused
@@ -147,14 +148,14 @@ def _grace(key: str, value: str, at: At) -> None:
 class ClusterSettings(Document):
     """Those of the engine `local`, which every engine has."""
 
-    spill_over: Annotated[
-        str, Setting("other-cluster"), Key("the cluster where jobs start that would wait here")
-    ] = ""
-    preemption_grace: Annotated[
-        str,
+    spill_over: str = declared(
+        "", "the cluster where jobs start that would wait here", Setting("other-cluster")
+    )
+    preemption_grace: str = declared(
+        "",
+        "how long a preempted rank has after SIGTERM, up to an hour; default 30 s",
         Setting("2 min", _grace),
-        Key("how long a preempted rank has after SIGTERM, up to an hour; default 30 s"),
-    ] = ""
+    )
 
     @property
     def gpus(self) -> int | None:
@@ -182,17 +183,17 @@ class ClusterSettings(Document):
 class NodeSettings(ClusterSettings):
     """Those of engines whose nodes are other machines."""
 
-    server_urls: Annotated[
-        tuple[str, ...],
+    server_urls: tuple[str, ...] = declared(
+        (),
+        "where nodes look for the server, in this order",
         SettingList("[https://login-1:8766]", _url),
-        Key("where nodes look for the server, in this order"),
-    ] = ()
-    node_folder: Annotated[
-        str,
+    )
+    node_folder: str = declared(
+        "",
+        "where nodes keep their files; default `~/.cache/torchyard-node`",
         Setting("/scratch/torchyard", check_path),
-        Key("where nodes keep their files; default `~/.cache/torchyard-node`"),
-    ] = ""
-    python: Annotated[str, Setting("/usr/bin/python3"), Key("the nodes' Python, 3.9 or later")] = ""
+    )
+    python: str = declared("", "the nodes' Python, 3.9 or later", Setting("/usr/bin/python3"))
 
 
 def preemption_grace_s(settings: Mapping[str, Any]) -> float:

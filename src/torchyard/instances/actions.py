@@ -165,7 +165,7 @@ def start(services: Services, workspace: str, name: str, user: str) -> Instance:
             code="instance_stopping",
         )  # fmt: skip
     number = instance.starts + 1
-    document = _job_document(services, instance, documents.read(instance.document), number)
+    document = _job_document(services, instance, documents.read_stored(instance.document), number)
     owner = Identity(instance.owner, TokenKind.PERSON)
     made, _ = submission.create(services, workspace, document, owner)
     now = services.clock.now()
@@ -257,7 +257,7 @@ def _owner_after(
     Raises:
         Forbidden: it is another's, what it runs changes, and nobody said `take_over`.
     """
-    old = documents.read(before.document)
+    old = documents.read_stored(before.document)
     return ownership.owner_after(
         connection,
         ownership.INSTANCE_CODE,
@@ -272,7 +272,7 @@ def _owner_after(
 
 def to_json(db: Database, instance: Instance) -> dict[str, Any]:
     """As the native API shows it, in the words of its document."""
-    spec = documents.read(instance.document)
+    spec = documents.read_stored(instance.document)
     state, message = state_of(db, instance)
     return {
         **{key: value for key, value in instance.document.items() if key != "$schema"},

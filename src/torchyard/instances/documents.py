@@ -11,24 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field
-
+from torchyard.base.documents.checks import At, By, Holds, Key, Text, Texts, Whole, Word
 from torchyard.base.documents.models import (
-    At,
-    By,
     Document,
     File,
-    Holds,
-    Key,
-    Refused,
-    Text,
-    Texts,
-    Whole,
-    Word,
+    declared,
     entries,
+    lenient,
+    refused,
     rule,
 )
 from torchyard.base.errors import InvalidSpec
@@ -116,23 +109,23 @@ def _week_days(value: Any, at: At) -> tuple[int, ...]:
 
 
 class PatternFile(Document):
-    hours: Annotated[tuple[int, ...], _numbers(23), Key("0 to 23; one, or a list")] = ()
-    minutes: Annotated[tuple[int, ...], _numbers(59), Key("0 to 59; one, or a list")] = ()
-    week_days: Annotated[tuple[int, ...], By(_week_days), Key("`monday` to `sunday`")] = ()
-    month_days: Annotated[tuple[int, ...], _numbers(31), Key("1 to 31; one, or a list")] = ()
+    hours: tuple[int, ...] = declared((), "0 to 23; one, or a list", _numbers(23))
+    minutes: tuple[int, ...] = declared((), "0 to 59; one, or a list", _numbers(59))
+    week_days: tuple[int, ...] = declared((), "`monday` to `sunday`", By(_week_days))
+    month_days: tuple[int, ...] = declared((), "1 to 31; one, or a list", _numbers(31))
 
 
 class TriggerFile(Document):
-    type: Annotated[str, Word("cron", "recurrence"), Key("`cron` or `recurrence`")] = ""
-    time_zone: Annotated[str, By(_zone), Key("as `Europe/Berlin`; default `UTC`")] = "UTC"
-    start_time: Annotated[datetime | None, By(_moment), Key("`2026-01-31T08:30:00`")] = None
-    end_time: Annotated[datetime | None, By(_moment), Key("`2026-01-31T08:30:00`")] = None
-    expression: Annotated[str, By(_text), Key("of `cron`: as `30 8 * * 1-5`")] = ""
-    frequency: Annotated[
-        str, Word(*_FREQUENCIES), Key("of `recurrence`: `minute`, `hour`, `day`, `week`, `month`")
-    ] = ""
-    interval: Annotated[int, Whole(1, _MOST), Key("each how many of them")] = 1
-    schedule: Annotated[PatternFile, Key("when, see below")] = PatternFile()
+    type: str = declared("", "`cron` or `recurrence`", Word("cron", "recurrence"))
+    time_zone: str = declared("UTC", "as `Europe/Berlin`; default `UTC`", By(_zone))
+    start_time: datetime | None = declared(None, "`2026-01-31T08:30:00`", By(_moment))
+    end_time: datetime | None = declared(None, "`2026-01-31T08:30:00`", By(_moment))
+    expression: str = declared("", "of `cron`: as `30 8 * * 1-5`", By(_text))
+    frequency: str = declared(
+        "", "of `recurrence`: `minute`, `hour`, `day`, `week`, `month`", Word(*_FREQUENCIES)
+    )
+    interval: int = declared(1, "each how many of them", Whole(1, _MOST))
+    schedule: PatternFile = declared(PatternFile(), "when, see below")
 
     @property
     def is_cron(self) -> bool:
@@ -174,12 +167,12 @@ class TriggerFile(Document):
 
 
 class ScheduleFile(Document):
-    action: Annotated[str, Word("start", "stop"), Key("`start` or `stop`")] = ""
-    state: Annotated[str, By(_text), Key("`enabled` (the default) or `disabled`")] = ""
-    status: Annotated[str, By(_text), Key("as `state`")] = ""
-    trigger: Annotated[TriggerFile, Key("when, see below")] = TriggerFile()
-    schedule_id: Annotated[Any, _WRITTEN] = None
-    provisioning_state: Annotated[Any, _WRITTEN] = None
+    action: str = declared("", "`start` or `stop`", Word("start", "stop"))
+    state: str = declared("", "`enabled` (the default) or `disabled`", By(_text))
+    status: str = declared("", "as `state`", By(_text))
+    trigger: TriggerFile = declared(TriggerFile(), "when, see below")
+    schedule_id: Any = declared(None, _WRITTEN)
+    provisioning_state: Any = declared(None, _WRITTEN)
 
     @rule("action")
     def _action(self) -> None:
@@ -205,55 +198,55 @@ def _rows(value: Any, at: At) -> tuple[Schedule, ...]:
 
 
 class SchedulesFile(Document):
-    compute_start_stop: Annotated[
-        tuple[Schedule, ...], By(_rows), Key("a list of `{action, trigger}`")
-    ] = ()
+    compute_start_stop: tuple[Schedule, ...] = declared(
+        (), "a list of `{action, trigger}`", By(_rows)
+    )
 
 
 class OwnSettings(Document):
-    cluster: Annotated[str, By(_text), Key("where it runs; default `local`")] = ""
-    environment: Annotated[Any, Key("what is installed, as of a job")] = None
+    cluster: str = declared("", "where it runs; default `local`", By(_text))
+    environment: Any = declared(None, "what is installed, as of a job")
 
 
 class InstanceFile(File):
     subject: ClassVar[str] = "the compute"
 
-    name: Annotated[str, Text(), Key("3 to 24 letters, digits and dashes")] = ""
-    type: Annotated[Any, Key("`computeinstance`")] = None
-    size: Annotated[str, Text(), Key("shown; the cluster decides", "satisfied")] = ""
-    description: Annotated[str, Text(), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
-    location: Annotated[Any, Key("the server's machine", "satisfied")] = None
-    schedules: Annotated[
-        SchedulesFile,
+    name: str = declared("", "3 to 24 letters, digits and dashes", Text())
+    type: Any = declared(None, "`computeinstance`")
+    size: str = declared("", "shown; the cluster decides", Text(), support="satisfied")
+    description: str = declared("", check=Text())
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
+    location: Any = declared(None, "the server's machine", support="satisfied")
+    schedules: SchedulesFile = declared(
+        SchedulesFile(),
+        "`{compute_start_stop: […]}`",
         By(lambda value, at: SchedulesFile.read(value or {}, at), of=SchedulesFile),
-        Key("`{compute_start_stop: […]}`"),
-    ] = SchedulesFile()
-    idle_time_before_shutdown_minutes: Annotated[
-        int, Whole(0, _MOST), Key("without use, after which it stops; 0: never")
-    ] = 0
-    idle_time_before_shutdown: Annotated[Any, Key("the same as `PT30M`")] = None
-    torchyard: Annotated[
-        OwnSettings,
-        By(lambda value, at: OwnSettings.read(value or {}, at), of=OwnSettings),
-        Key("torchyard's own"),
-    ] = OwnSettings()
-    ssh_public_access_enabled: Annotated[None, Holds(False, "`yard job shell` opens a shell")] = (
-        None
     )
-    enable_node_public_ip: Annotated[None, Holds(True, "it is reached through the server")] = None
-    enable_sso: Annotated[None, Holds(True, "its links let people in")] = None
-    enable_root_access: Annotated[None, Holds(True, "it runs as its owner's Unix user")] = None
-    release_quota_on_stop: Annotated[None, Holds(False, "a stopped one holds no node")] = None
-    enable_os_patching: Annotated[None, Holds(False, "the machine is its owner's")] = None
-    ssh_settings: Annotated[None, Refused("`yard job shell` opens a shell in it")] = None
-    network_settings: Annotated[None, Refused("nodes use the machine's network")] = None
-    identity: Annotated[None, Refused("it runs as its owner's Unix user")] = None
-    create_on_behalf_of: Annotated[None, Refused("sign in as the person who is to own it")] = None
-    setup_scripts: Annotated[
-        None, Refused("run them in its terminal, or give `torchyard: {environment: …}`")
-    ] = None
-    custom_applications: Annotated[None, Refused("start them in a job, as `services:`")] = None
+    idle_time_before_shutdown_minutes: int = declared(
+        0, "without use, after which it stops; 0: never", Whole(0, _MOST)
+    )
+    idle_time_before_shutdown: Any = declared(None, "the same as `PT30M`")
+    torchyard: OwnSettings = declared(
+        OwnSettings(),
+        "torchyard's own",
+        By(lambda value, at: OwnSettings.read(value or {}, at), of=OwnSettings),
+    )
+    ssh_public_access_enabled: None = declared(
+        None, check=Holds(False, "`yard job shell` opens a shell")
+    )
+    enable_node_public_ip: None = declared(
+        None, check=Holds(True, "it is reached through the server")
+    )
+    enable_sso: None = declared(None, check=Holds(True, "its links let people in"))
+    enable_root_access: None = declared(None, check=Holds(True, "it runs as its owner's Unix user"))
+    release_quota_on_stop: None = declared(None, check=Holds(False, "a stopped one holds no node"))
+    enable_os_patching: None = declared(None, check=Holds(False, "the machine is its owner's"))
+    ssh_settings: None = refused("`yard job shell` opens a shell in it")
+    network_settings: None = refused("nodes use the machine's network")
+    identity: None = refused("it runs as its owner's Unix user")
+    create_on_behalf_of: None = refused("sign in as the person who is to own it")
+    setup_scripts: None = refused("run them in its terminal, or give `torchyard: {environment: …}`")
+    custom_applications: None = refused("start them in a job, as `services:`")
 
     @rule("name")
     def _name(self) -> None:
@@ -279,6 +272,12 @@ class InstanceFile(File):
                 at=["idle_time_before_shutdown"],
             )
         return 60 * int(match[1] or 0) + int(match[2] or 0)
+
+
+def read_stored(document: Mapping[str, Any]) -> InstanceSpec:
+    """Of an instance that there is, whatever its document has beside."""
+    with lenient():
+        return read(document)
 
 
 def read(document: Any) -> InstanceSpec:

@@ -91,7 +91,7 @@ class Keeper:
         if not await run_in_threadpool(self._may_run, instance):
             await run_in_threadpool(self._stop_unable, instance)
             return
-        spec = documents.read(instance.document)
+        spec = documents.read_stored(instance.document)
         action = schedules.due(spec.schedules, instance.scheduled_at, now)
         if spec.schedules:
             await run_in_threadpool(self._change, instance, scheduled_at=now)

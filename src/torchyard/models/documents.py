@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from torchyard.base.documents.models import At, By, Key, Text, rule
+from torchyard.base.documents.checks import At, By, Key, Text
+from torchyard.base.documents.models import declared, rule
 from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean
 from torchyard.data.documents import AssetFile
 from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
@@ -71,16 +72,16 @@ class ModelFile(AssetFile):
     noun: ClassVar[str] = "a model"
     thing: ClassVar[str] = "model"
 
-    path: Annotated[Any, Key("a file or folder here, or what a job wrote")] = None
-    type: Annotated[
-        str, By(_type), Key("`custom_model` (the default), `mlflow_model`, `triton_model`")
-    ] = "custom_model"
-    version: Annotated[Any, By(_version), Key("the next one when left out")] = None
-    folder: Annotated[str, Text(), Key("what a folder was called; the client writes it")] = ""
-    stage: Annotated[Any, Key("kept as the property `stage`")] = None
-    flavors: Annotated[Any, _FLAVORS] = None
-    datastore: Annotated[Any, _FLAVORS] = None
-    id: Annotated[Any, _FLAVORS] = None
+    path: Any = declared(None, "a file or folder here, or what a job wrote")
+    type: str = declared(
+        "custom_model", "`custom_model` (the default), `mlflow_model`, `triton_model`", By(_type)
+    )
+    version: Any = declared(None, "the next one when left out", By(_version))
+    folder: str = declared("", "what a folder was called; the client writes it", Text())
+    stage: Any = declared(None, "kept as the property `stage`")
+    flavors: Any = declared(None, _FLAVORS)
+    datastore: Any = declared(None, _FLAVORS)
+    id: Any = declared(None, _FLAVORS)
 
     @rule("path")
     def _path(self) -> None:

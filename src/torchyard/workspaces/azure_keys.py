@@ -12,19 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from torchyard.base.documents.models import (
-    At,
-    By,
-    Document,
-    Key,
-    Refused,
-    Text,
-    Truth,
-    Word,
-    keys,
-)
+from torchyard.base.documents.checks import At, By, Key, Refused, Text, Truth, Word
+from torchyard.base.documents.models import Document, declared, keys
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import text
 
@@ -100,74 +91,75 @@ def _kind(value: Any, at: At) -> None:
 
 
 class AzureKeys(Document):
-    hbi_workspace: Annotated[
-        bool | None, Truth(), Key("nothing is sent to anybody, whatever it is about", "satisfied")
-    ] = None
-    enable_data_isolation: Annotated[
-        bool | None, Truth(), Key("a workspace's data is its own", "satisfied")
-    ] = None
-    allow_roleassignment_on_rg: Annotated[bool | None, Truth(), Key("", "satisfied")] = None
-    provision_network_now: Annotated[bool | None, Truth(), Key("", "satisfied")] = None
-    image_build_compute: Annotated[
-        str, Text(256), Key("the server builds environments", "satisfied")
-    ] = ""
-    system_datastores_auth_mode: Annotated[str, Text(256), Key("", "satisfied")] = ""
-    public_network_access: Annotated[
-        str,
+    hbi_workspace: bool | None = declared(
+        None, "nothing is sent to anybody, whatever it is about", Truth(), support="satisfied"
+    )
+    enable_data_isolation: bool | None = declared(
+        None, "a workspace's data is its own", Truth(), support="satisfied"
+    )
+    allow_roleassignment_on_rg: bool | None = declared(None, check=Truth(), support="satisfied")
+    provision_network_now: bool | None = declared(None, check=Truth(), support="satisfied")
+    image_build_compute: str = declared(
+        "", "the server builds environments", Text(256), support="satisfied"
+    )
+    system_datastores_auth_mode: str = declared("", check=Text(256), support="satisfied")
+    public_network_access: str = declared(
+        "",
+        "`enabled`; the server's address decides",
         Word("enabled", refused={"disabled": _NO_ACCESS}),
-        Key("`enabled`; the server's address decides", "satisfied"),
-    ] = ""
-    identity: Annotated[None, By(_identity), Key("`system_assigned`", "satisfied")] = None
-    managed_network: Annotated[
-        None, By(_network), Key("`{isolation_mode: disabled}`", "satisfied")
-    ] = None
-    kind: Annotated[None, By(_kind), Key("`default`", "satisfied")] = None
-    id: Annotated[str, Text(), _TOLD] = ""
-    discovery_url: Annotated[str, Text(), _TOLD] = ""
-    mlflow_tracking_uri: Annotated[str, Text(), _TOLD] = ""
-    storage_account: Annotated[
+        support="satisfied",
+    )
+    identity: None = declared(None, "`system_assigned`", By(_identity), support="satisfied")
+    managed_network: None = declared(
+        None, "`{isolation_mode: disabled}`", By(_network), support="satisfied"
+    )
+    kind: None = declared(None, "`default`", By(_kind), support="satisfied")
+    id: str = declared("", _TOLD, Text())
+    discovery_url: str = declared("", _TOLD, Text())
+    mlflow_tracking_uri: str = declared("", _TOLD, Text())
+    storage_account: None = declared(
         None,
-        _Refused(
+        check=_Refused(
             "files lie in the server's home, not in a storage account",
             "leave it out; `yard datastore create` connects the account's containers",
         ),
-    ] = None
-    container_registry: Annotated[
-        None, _Refused("environments are built and kept on the server, without a registry")
-    ] = None
-    key_vault: Annotated[
+    )
+    container_registry: None = declared(
+        None, check=_Refused("environments are built and kept on the server, without a registry")
+    )
+    key_vault: None = declared(
         None,
-        _Refused(
+        check=_Refused(
             "the server keeps secrets itself, without a vault",
             "leave it out; see docs/guides/security.md",
         ),
-    ] = None
-    application_insights: Annotated[
+    )
+    application_insights: None = declared(
         None,
-        _Refused(
+        check=_Refused(
             "the server has metrics of its own, for Prometheus",
             "leave it out; see docs/guides/monitoring.md",
         ),
-    ] = None
-    customer_managed_key: Annotated[
+    )
+    customer_managed_key: None = declared(
         None,
-        _Refused(
+        check=_Refused(
             "torchyard does not encrypt its home by itself",
             "leave it out, and put the home on an encrypted disk",
         ),
-    ] = None
-    network_acls: Annotated[
-        None, _Refused("who reaches the server is not set by workspace", "use a firewall")
-    ] = None
-    primary_user_assigned_identity: Annotated[
-        None, _Refused("jobs run as the machine's accounts, not with an identity of Azure")
-    ] = None
-    workspace_hub: Annotated[None, _NO_HUBS] = None
-    hub_id: Annotated[None, _NO_HUBS] = None
-    default_resource_group: Annotated[None, _NO_HUBS] = None
-    serverless_compute: Annotated[
-        None, _Refused("torchyard has no serverless compute", f"leave it out; {_LIMIT_JOBS}")
-    ] = None
+    )
+    network_acls: None = declared(
+        None, check=_Refused("who reaches the server is not set by workspace", "use a firewall")
+    )
+    primary_user_assigned_identity: None = declared(
+        None, check=_Refused("jobs run as the machine's accounts, not with an identity of Azure")
+    )
+    workspace_hub: None = declared(None, check=_NO_HUBS)
+    hub_id: None = declared(None, check=_NO_HUBS)
+    default_resource_group: None = declared(None, check=_NO_HUBS)
+    serverless_compute: None = declared(
+        None, check=_Refused("torchyard has no serverless compute", f"leave it out; {_LIMIT_JOBS}")
+    )
 
     @property
     def kept(self) -> dict[str, Any]:

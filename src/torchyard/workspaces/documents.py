@@ -9,24 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from torchyard.base import fields
-from torchyard.base.documents.models import (
-    At,
-    By,
-    File,
-    Key,
-    Text,
-    Texts,
-    Truth,
-    Whole,
-    Word,
-    keys,
-    rule,
-)
+from torchyard.base.documents.checks import At, By, Text, Texts, Truth, Whole, Word
+from torchyard.base.documents.models import File, declared, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.workspaces import notifications
 from torchyard.workspaces.azure_keys import AzureKeys
@@ -61,13 +48,13 @@ def _tags(value: Any, at: At) -> Any:
 class WorkspaceFile(AzureKeys, File):
     subject: ClassVar[str] = "the workspace"
 
-    name: Annotated[str, Text(), Key("3 to 33 letters, digits, `_` and `-`")] = ""
-    subscription_id: Annotated[str, By(_part), Key("shown; default `local`")] = ""
-    resource_group: Annotated[str, By(_part), Key("shown; default `torchyard`")] = ""
-    location: Annotated[str, By(_part), Key("shown; default `local`")] = ""
-    description: Annotated[str, Text(), Key()] = ""
-    display_name: Annotated[str, Text(_LONGEST_NAME), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
+    name: str = declared("", "3 to 33 letters, digits, `_` and `-`", Text())
+    subscription_id: str = declared("", "shown; default `local`", By(_part))
+    resource_group: str = declared("", "shown; default `torchyard`", By(_part))
+    location: str = declared("", "shown; default `local`", By(_part))
+    description: str = declared("", check=Text())
+    display_name: str = declared("", check=Text(_LONGEST_NAME))
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
 
     @rule("name")
     def _name(self) -> None:
@@ -84,25 +71,25 @@ class WorkspaceFile(AzureKeys, File):
 class ChangesFile(AzureKeys, File):
     subject: ClassVar[str] = "the document of changes"
 
-    description: Annotated[str, Text(), Key("null: none")] = ""
-    display_name: Annotated[str, Text(_LONGEST_NAME), Key("null: none")] = ""
-    tags: Annotated[Any, By(_tags), Key("merged; null removes one")] = None
-    retention_days: Annotated[
-        int, Whole(0, _LONGEST_DAYS), Key("after which ended jobs go; 0 keeps them forever")
-    ] = 0
-    rehearse_on_cpu: Annotated[bool, Truth(), Key("jobs are rehearsed on the CPU")] = False
-    allow_substitutes: Annotated[
-        bool | None, Truth(), Key("for environments and images; null: the server decides")
-    ] = None
-    max_processes: Annotated[
-        int, Whole(0, _MOST), Key("of a job on a node, 64 or more; 0: torchyard's limit")
-    ] = 0
-    disk_quota_mb: Annotated[int, Whole(0, _MOST), Key("of a job on a node; 0: none")] = 0
-    network: Annotated[str, Word(*NETWORKS), Key("what jobs may connect to")] = NETWORKS[0]
-    auto_compute: Annotated[bool, Truth(), Key("jobs may leave their cluster open")] = False
-    notification_settings: Annotated[Any, Key("who is told of the end of jobs")] = None
-    notify: Annotated[Any, Key("who is told of the end of jobs")] = None
-    notify_secrets: Annotated[Any, Key("of those who are told")] = None
+    description: str = declared("", "null: none", Text())
+    display_name: str = declared("", "null: none", Text(_LONGEST_NAME))
+    tags: Any = declared(None, "merged; null removes one", By(_tags))
+    retention_days: int = declared(
+        0, "after which ended jobs go; 0 keeps them forever", Whole(0, _LONGEST_DAYS)
+    )
+    rehearse_on_cpu: bool = declared(False, "jobs are rehearsed on the CPU", Truth())
+    allow_substitutes: bool | None = declared(
+        None, "for environments and images; null: the server decides", Truth()
+    )
+    max_processes: int = declared(
+        0, "of a job on a node, 64 or more; 0: torchyard's limit", Whole(0, _MOST)
+    )
+    disk_quota_mb: int = declared(0, "of a job on a node; 0: none", Whole(0, _MOST))
+    network: str = declared(NETWORKS[0], "what jobs may connect to", Word(*NETWORKS))
+    auto_compute: bool = declared(False, "jobs may leave their cluster open", Truth())
+    notification_settings: Any = declared(None, "who is told of the end of jobs")
+    notify: Any = declared(None, "who is told of the end of jobs")
+    notify_secrets: Any = declared(None, "of those who are told")
 
     @rule("max_processes")
     def _processes(self) -> None:

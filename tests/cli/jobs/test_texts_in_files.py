@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from torchyard.base.documents import models
-from torchyard.base.documents.models import Declared
+from torchyard.base.documents import models, pages
+from torchyard.base.documents.pages import Declared
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
 from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
 from torchyard.batch_endpoints.spec.invocation import InvocationFile
@@ -52,7 +52,7 @@ def _table(model: type[models.Document]) -> list[Declared]:
 
 
 TABLES: dict[str, tuple[str, Sequence[Declared]]] = {
-    "job": ("", list(models.walk(JobFile))),
+    "job": ("", list(pages.walk(JobFile))),
     "sweep": ("", sweep_keys.TOP),
     "trial": ("trial.", sweep_keys.TRIAL),
     "endpoint": ("", _table(OnlineEndpointFile)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.base.documents import models
+from torchyard.base.documents import models, pages
 from torchyard.base.errors import InvalidSpec
 from torchyard.batch_endpoints.spec import deployment_spec as batch_deployment_spec
 from torchyard.batch_endpoints.spec import endpoint_spec as batch_endpoint_spec
@@ -57,7 +57,7 @@ INVOCATION = {"inputs": {"data": {"path": "azureml:d:1"}}}
 
 
 def paths_of_jobs() -> Iterator[str]:
-    for key in models.walk(job_spec.JobFile):
+    for key in pages.walk(job_spec.JobFile):
         yield key.path.replace("*", "x")
     yield from ("tags.x", "properties.x", "environment_variables.x", "resources.docker_args.0")
     yield from ("environment.tags.x", "environment.properties.x", "environment.conda_file.name")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from torchyard.base.documents import models
-from torchyard.base.documents.models import Declared
+from torchyard.base.documents import pages
+from torchyard.base.documents.pages import Declared
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs.spec import job_spec, reference
 
-TABLE = list(models.walk(job_spec.JobFile))
+TABLE = list(pages.walk(job_spec.JobFile))
 GOOD = {"command": "true", "environment": "python"}
 # commandJob of the schema, key by key.
 SCHEMA = """

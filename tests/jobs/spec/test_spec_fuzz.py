@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchyard.base.documents import models
+from torchyard.base.documents import pages
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs.spec import job_spec
 
@@ -39,7 +39,7 @@ WHOLE: dict[str, Any] = {
     "description": "…",
 }
 WORDS = sorted(
-    {part for key in models.walk(job_spec.JobFile) for part in key.path.split(".")}
+    {part for key in pages.walk(job_spec.JobFile) for part in key.path.split(".")}
     | {"torchyard.retry.on"}
 )
 LEAVES = st.one_of(

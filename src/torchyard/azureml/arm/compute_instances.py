@@ -57,7 +57,7 @@ def document_of(call: Call) -> dict[str, Any]:
 
 def to_resource(db: Database, call: Call, instance: Instance) -> Resource:
     """An instance as an ARM resource."""
-    spec = documents.read(instance.document)
+    spec = documents.read_stored(instance.document)
     state, message = actions.state_of(db, instance)
     created = timestamp(instance.created_at)
     errors = []

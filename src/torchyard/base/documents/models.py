@@ -1,356 +1,88 @@
 """Documents that people and programs hand in, each declared once as a model.
 
     class Probe(Document):
-        period: Annotated[int, Whole(1, 86_400), Key("seconds between two")] = 10
+        period: int = declared(10, "seconds between two", Whole(1, 86_400))
 
-Owns: reading a mapping into a model, with each of its faults, its place and the next step; what a
-key's declaration may say; the table of a model's keys in the documentation.
-Leaves: what keys mean to the packages that declare them; values by themselves to base/fields.py.
+Owns: reading a mapping into a model, with each of its faults, its place and the next step.
+Leaves: what keys mean to the packages that declare them; single values to checks.py; pages of the
+documentation to pages.py.
 Always: shape first, then every rule whose own keys are whole; null is absent; a key that no model
 declares is refused.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
 from inspect import isfunction
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions
-from torchyard.base.errors import InvalidSpec, TorchyardError, nearest
+from torchyard.base.documents.checks import At, By, Check, Holds, Key, Refused, Support
+from torchyard.base.errors import InvalidSpec, TorchyardError
 
-At = tuple[str | int, ...]
-Support = Literal["honoured", "satisfied", "refused"]
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Value = TypeVar("Value")
 
-TEXT: Mapping[str, Any] = {"type": "string"}
-"""A value that is one text, as JSON Schema has it."""
 _RULE = "_torchyard_rule_of"
+_DECLARED = "torchyard"
 _UNKNOWN = "extra_forbidden"
 # Where a value stands is known only to who reads the whole document.
 _SOMEWHERE: At = ("", "", "")
 # Faults of one document that are told.
 _MOST = 20
+_is_lenient: ContextVar[bool] = ContextVar("_is_lenient", default=False)
 
 
-@dataclass(frozen=True)
-class Key:
-    """What a key does: one line of Markdown, and how it is supported.
-
-    *honoured*: it does what it says. *satisfied*: what it asks for holds anyway.
-    """
-
-    note: str = ""
-    support: Support = "honoured"
-
-
-class Declared(NamedTuple):
-    """A key of a model or of one within it, or one value of a key that has a fixed set of them.
-
-    `path` has dots between keys, and `*` for a name that people give.
-    """
-
-    path: str
-    support: Support
-    note: str
-    value: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition(".")[2]
-
-    @property
-    def parent(self) -> str:
-        return self.path.rpartition(".")[0]
+@contextmanager
+def lenient() -> Iterator[None]:
+    """Documents that are stored are read so: a key that an earlier version took is no fault."""
+    token = _is_lenient.set(True)
+    try:
+        yield
+    finally:
+        _is_lenient.reset(token)
 
 
-class Check:
-    """How the value of one key is read, in `Annotated[TYPE, CHECK, Key(…)]`."""
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
-        """The value of `key`, which is there and not null.
-
-        Args:
-            default: the model's, for an example.
-
-        Raises:
-            InvalidSpec: what is wrong with it.
-        """
-        raise NotImplementedError
-
-    def schema(self) -> dict[str, Any]:
-        """As JSON Schema has it, for editors."""
-        return {}
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._validated)
-
-    def _validated(self, value: Any) -> Any:
-        try:
-            return self.read({"": value}, "", _SOMEWHERE, None)
-        except InvalidSpec as error:
-            # Its words name the key, which only who reads the whole document knows.
-            raise PydanticCustomError("check", "wrong", {"check": self}) from error
-
-
-@dataclass(frozen=True)
-class Refused(Check):
-    """A key of Azure's that nothing here can do; empty values of it are taken."""
-
-    note: str
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
-        if body[key]:
-            raise InvalidSpec(
-                f"`{'.'.join(map(str, (*at, key)))}` is not served",
-                self.note,
-                code="not_served",
-                at=(*at, key),
-            )
-
-    def schema(self) -> dict[str, Any]:
-        return {"description": self.note, "deprecated": True}
-
-
-@dataclass(frozen=True)
-class Holds(Check):
-    """A key of Azure's whose one value holds here anyway; another is refused."""
-
-    value: Any
-    reason: str
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
-        if body[key] != self.value:
-            raise InvalidSpec(
-                f"`{key}: {body[key]}` is not served: {self.reason}",
-                "leave it out",
-                code="not_served",
-                at=(*at, key),
-            )
-        return self.value
-
-    def schema(self) -> dict[str, Any]:
-        return {"const": self.value}
-
-
-@dataclass(frozen=True)
-class Whole(Check):
-    """A whole number within bounds, also written as `3.0`; in a time's keys as Azure's `PT10S`."""
-
-    least: int
-    maximum: int
-    is_period: bool = False
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> int:
-        value = body[key]
-        if self.is_period and isinstance(value, str) and value[:2] == "PT" and value[-1:] == "S":
-            digits = value[2:-1]
-            value = int(digits[:9]) if digits.isdigit() else value
-        if isinstance(value, float) and math.isfinite(value) and value == int(value):
-            value = int(value)
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        if not is_number or not self.least <= value <= self.maximum:
-            example = max(default if isinstance(default, int) else 0, self.least)
-            raise InvalidSpec(
-                f"`{key}` must be a whole number from {self.least} to {self.maximum}, not "
-                f"{fields.described(value)}",
-                f"for example `{key}: {example}`",
-                at=(*at, key),
-            )
-        return int(value)
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "integer", "minimum": self.least, "maximum": self.maximum}
-
-
-@dataclass(frozen=True)
-class Text(Check):
-    longest: int | None = None
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str:
-        text = fields.text(body, key, at)
-        if self.longest is not None and len(text) > self.longest:
-            raise InvalidSpec(
-                f"`{key}` is {len(text)} characters long; the limit is {self.longest}",
-                "shorten it",
-                at=(*at, key),
-            )
-        return text
-
-    def schema(self) -> dict[str, Any]:
-        longest = {} if self.longest is None else {"maxLength": self.longest}
-        return {"type": "string", **longest}
-
-
-@dataclass(frozen=True)
-class Texts(Check):
-    """A mapping of texts; numbers become texts."""
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> dict[str, str]:
-        return fields.texts(body, key, at)
-
-    def schema(self) -> dict[str, Any]:
-        values = {"type": ["string", "number", "boolean"]}
-        return {"type": "object", "additionalProperties": values}
-
-
-class Word(Check):
-    """One of some words, written in any case, with `_`, `-` or in camelCase; empty is absent.
+def declared(
+    default: Any,
+    note: str | Key = "",
+    check: Check | None = None,
+    *,
+    support: Support = "honoured",
+    alias: str | None = None,
+) -> Any:
+    """Declare a key of a model.
 
     Args:
-        refused: words that nothing here can do, each with the message and the hint for it.
+        note: what it does, one line of Markdown.
+        check: how its value is read; without one, by the model that the field has as its type, or
+            as it is.
+        alias: its name, where that is none in Python.
     """
-
-    def __init__(self, *words: str, refused: Mapping[str, tuple[str, str]] | None = None) -> None:
-        self._words = words
-        self._refused = refused or {}
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str | None:
-        value = body[key]
-        if value == "":
-            return str(default) if default is not None else None
-        plain = _plain(value) if isinstance(value, str) else None
-        for word in (*self._words, *self._refused):
-            if plain == _plain(word):
-                if word in self._refused:
-                    message, hint = self._refused[word]
-                    raise InvalidSpec(message, hint, code="not_served", at=(*at, key))
-                return word
-        raise InvalidSpec(
-            f"`{key}` is {fields.described(value)}",
-            f"use one of: {', '.join((*self._words, *self._refused))}",
-            at=(*at, key),
-        )
-
-    def schema(self) -> dict[str, Any]:
-        return {"enum": list(self._words)}
+    pair = (note if isinstance(note, Key) else Key(note, support), check)
+    return Field(default, alias=alias, json_schema_extra={_DECLARED: pair})  # type: ignore[dict-item]
 
 
-class Choice(Check):
-    """One of some values, each with what it does; written as those of `Word`.
-
-    A value that is refused has as its note what to do instead.
-    """
-
-    def __init__(self, **values: Key) -> None:
-        self.values: Mapping[str, Key] = values
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str:
-        written = fields.text(body, key, at)
-        if not written:
-            return str(default or "")
-        value = self.find(written, key, at)
-        if self.values[value].support == "refused":
-            raise InvalidSpec(
-                f"`{key}: {value}` is not served",
-                self.values[value].note,
-                code="not_served",
-                at=(*at, key),
-            )
-        return value
-
-    def find(self, written: str, key: str, at: At) -> str:
-        """The value that is meant, be it refused.
-
-        Raises:
-            InvalidSpec: there is none.
-        """
-        for value in self.values:
-            if _plain(value) == _plain(written):
-                return value
-        guess = nearest(written, self.values)
-        served = [value for value, each in self.values.items() if each.support != "refused"]
-        raise InvalidSpec(
-            f"`{written}` is not a valid `{key}`",
-            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(served)}",
-            at=(*at, key),
-        )
-
-    def schema(self) -> dict[str, Any]:
-        served = [value for value, each in self.values.items() if each.support != "refused"]
-        return {"enum": served}
-
-
-@dataclass(frozen=True)
-class Truth(Check):
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> bool:
-        value = body[key]
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "true"
-        raise InvalidSpec(
-            f"`{key}` is {fields.described(value)}", "write `true` or `false`", at=(*at, key)
-        )
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "boolean"}
-
-
-@dataclass(frozen=True)
-class Share(Check):
-    """A number from 0 to 1."""
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> float:
-        value = body[key]
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= 1:
-            raise InvalidSpec(
-                f"`{key}` must be a number from 0 to 1, not {fields.described(value)}",
-                f"for example `{key}: 0.1`",
-                at=(*at, key),
-            )
-        return float(value)
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "number", "minimum": 0, "maximum": 1}
-
-
-@dataclass(frozen=True)
-class By(Check):
-    """A value that a function reads: `read(value, at)` returns it, or raises `InvalidSpec`.
-
-    Args:
-        of: the model of the value where that is a mapping; with `is_named`, of each entry of a
-            mapping from names that people give.
-        else_: what else the value may be, as JSON Schema has it.
-    """
-
-    function: Callable[[Any, At], Any]
-    of: type[Document] | None = None
-    is_named: bool = False
-    else_: Mapping[str, Any] | None = None
-
-    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
-        return self.function(body[key], (*at, key))
-
-    def schema(self) -> dict[str, Any]:
-        forms = [dict(self.else_)] if self.else_ else []
-        if self.of is not None:
-            inner = json_schema(self.of)
-            entry = {"anyOf": [*forms, inner]} if forms else inner
-            if self.is_named:
-                return {"type": "object", "additionalProperties": entry}
-            return entry
-        return forms[0] if forms else {}
+def refused(what_instead: str | Refused) -> Any:
+    """Declare a key of Azure's that nothing here can do."""
+    check = Refused(what_instead) if isinstance(what_instead, str) else what_instead
+    return declared(None, check.note, check, support="refused")
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -385,7 +117,22 @@ class Document(BaseModel):
         known = keys(cls)
         # Keys of files may be numbers, those of JSON half a character.
         named = ((_name(key), value) for key, value in body.items())
+        if _is_lenient.get():
+            return {name: value for name, value in named if value is not None and name in known}
         return {name: value for name, value in named if value is not None or name not in known}
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _read_value(cls, value: Any, handler: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[str(info.field_name)]
+        check, name = check_of(field), field.alias or str(info.field_name)
+        if check is None:
+            return handler(value)
+        try:
+            return check.read({name: value}, name, _SOMEWHERE, field.default)
+        except InvalidSpec as error:
+            # Its words may say the place, which only who reads the whole document knows.
+            raise PydanticCustomError("check", "wrong", {"check": check}) from error
 
     @classmethod
     def read(cls, body: Any, at: At = ()) -> Self:
@@ -420,7 +167,7 @@ class Document(BaseModel):
             for place, fault in _broken_rules(model, (), at, broken)
             if place not in unknown or _reaches(body, fault.at[len(at) :])
         )
-        faults += cls._further_faults(body, at)
+        faults = _one_at_each_place(faults, cls._further_faults(body, at))
         if faults:
             raise joined(faults, body, at)
         return model
@@ -429,6 +176,18 @@ class Document(BaseModel):
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
         """What is wrong with the mapping beside its shape and its rules."""
         return []
+
+    @classmethod
+    def as_json_schema(cls) -> dict[str, Any]:
+        """For editors, and for the description of the API."""
+        properties = {}
+        for name, field in cls.model_fields.items():
+            (inner, _), check, key = inner_of(field), check_of(field), key_of(field)
+            of_value = check.schema() if check else inner.as_json_schema() if inner else {}
+            described = {"description": key.note} if key.note else {}
+            refused = {"deprecated": True} if key.support == "refused" else {}
+            properties[field.alias or name] = {**of_value, **described, **refused}
+        return {"type": "object", "properties": properties, "additionalProperties": False}
 
     @classmethod
     def unknown_key(cls, key: str, at: At, body: Mapping[str, Any]) -> InvalidSpec:
@@ -454,7 +213,7 @@ class Document(BaseModel):
         place, kind = error["loc"], error["type"]
         around, model = _around(cls, body, place)
         if kind == "mapping":
-            inner = cls if not place else _inner(model.model_fields[str(place[-1])])[0]
+            inner = cls if not place else inner_of(model.model_fields[str(place[-1])])[0]
             assert inner is not None
             return inner.not_a_mapping(error["input"], (*at, *place))
         key, outer = str(place[-1]), (*at, *place[:-1])
@@ -475,9 +234,7 @@ class Document(BaseModel):
 class File(Document):
     """A document that stands by itself; nothing in it is resolved but what `resolved` names."""
 
-    schema_: Annotated[Any, Key("for editors; not read", "satisfied")] = Field(
-        None, alias="$schema"
-    )
+    schema_: Any = declared(None, "for editors; not read", support="satisfied", alias="$schema")
 
     resolved: ClassVar[Sequence[str]] = ()
     """Where expressions are resolved, as `expressions.refuse` has it."""
@@ -543,75 +300,33 @@ def entries(
 
 def keys(model: type[Document]) -> dict[str, Key]:
     """The keys of a model, in the order of the declaration."""
-    return {field.alias or name: _key(field) for name, field in model.model_fields.items()}
+    return {field.alias or name: key_of(field) for name, field in model.model_fields.items()}
 
 
-def walk(model: type[Document], start: str = "") -> Iterator[Declared]:
-    """Each key of a model and of those in it; one of a `Choice` by its values."""
-    for name, field in model.model_fields.items():
-        path = f"{start}{field.alias or name}"
-        inner, is_named = _inner(field)
-        choice = next((each for each in field.metadata if isinstance(each, Choice)), None)
-        if is_named:
-            path = f"{path}.*"
-        key = _key(field)
-        if choice is not None:
-            for value, each in choice.values.items():
-                yield Declared(path, each.support, each.note, value)
-        elif inner is None or key.note:
-            yield Declared(path, key.support, key.note)
-        if inner is not None:
-            yield from walk(inner, f"{path}.")
+def key_of(field: FieldInfo) -> Key:
+    """What a field's declaration says of its key."""
+    key, check = _declared(field)
+    if isinstance(check, Holds) and not key.note:
+        return Key(f"`{fields.literal(check.value)}`: {check.reason}", "satisfied")
+    return key
 
 
-def json_schema(model: type[Document]) -> dict[str, Any]:
-    """The model as JSON Schema, for editors and for the description of the API."""
-    properties = {}
-    for name, field in model.model_fields.items():
-        inner, _ = _inner(field)
-        check = next((each for each in field.metadata if isinstance(each, Check)), None)
-        key = _key(field)
-        of_value = check.schema() if check else json_schema(inner) if inner else {}
-        described = {"description": key.note} if key.note else {}
-        refused = {"deprecated": True} if key.support == "refused" else {}
-        properties[field.alias or name] = {**of_value, **described, **refused}
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+def check_of(field: FieldInfo) -> Check | None:
+    return _declared(field)[1]
 
 
-def table(title: str, model: type[Document]) -> Iterator[str]:
-    """The section of a reference page: a line for each key, in Markdown."""
-    yield from ("", f"## {title}", "", "| key | support | |", "|---|---|---|")
-    for name, field in model.model_fields.items():
-        key = _key(field)
-        default = field.default
-        is_shown = isinstance(default, int | float) and not isinstance(default, bool)
-        note = "; ".join(filter(None, (key.note, f"default {default}" if is_shown else "")))
-        yield f"| `{field.alias or name}` | {key.support} | {note} |"
+def _declared(field: FieldInfo) -> tuple[Key, Check | None]:
+    extra = field.json_schema_extra
+    pair: Any = extra.get(_DECLARED) if isinstance(extra, dict) else None
+    return pair or (Key(), None)
 
 
-def _called(at: At) -> str:
-    """What is at `at`, by its key; an entry of a list by its position, too."""
-    if len(at) > 1 and isinstance(at[-1], int):
-        return f"{at[-2]}.{at[-1]}"
-    return str(at[-1]) if at else ""
-
-
-def _key(field: FieldInfo) -> Key:
-    for each in field.metadata:
-        if isinstance(each, Refused):
-            return Key(each.note, "refused")
-        if isinstance(each, Holds):
-            return Key(f"`{fields.literal(each.value)}`: {each.reason}", "satisfied")
-        if isinstance(each, Key):
-            return each
-    return Key()
-
-
-def _inner(field: FieldInfo) -> tuple[type[Document] | None, bool]:
+def inner_of(field: FieldInfo) -> tuple[type[Document] | None, bool]:
     """The model of a key's value, or of each entry of it by a name that people give."""
-    for each in field.metadata:
-        if isinstance(each, By):
-            return each.of, each.is_named
+    check = check_of(field)
+    if isinstance(check, By):
+        of: Any = check.of
+        return of, check.is_named
     annotation = field.annotation
     for each in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(each, type) and issubclass(each, Document):
@@ -625,10 +340,17 @@ def _around(
     """The mapping that holds what stands at `place`, and its model."""
     for step in place[:-1]:
         body = body[step]
-        inner, _ = _inner(model.model_fields[str(step)])
+        inner, _ = inner_of(model.model_fields[str(step)])
         assert inner is not None
         model = inner
     return body, model
+
+
+def _called(at: At) -> str:
+    """What is at `at`, by its key; an entry of a list by its position, too."""
+    if len(at) > 1 and isinstance(at[-1], int):
+        return f"{at[-2]}.{at[-1]}"
+    return str(at[-1]) if at else ""
 
 
 def _name(key: Any) -> str:
@@ -642,6 +364,18 @@ def _reaches(body: Any, place: Sequence[str | int]) -> bool:
             return isinstance(body, list)
         body = body[step]
     return bool(place)
+
+
+def _one_at_each_place(
+    faults: Sequence[InvalidSpec], further: Iterable[InvalidSpec]
+) -> list[InvalidSpec]:
+    """Of a value that is wrong and holds an expression, the expression is the fault; but a key that
+    is not there, or not served, is refused whatever it holds.
+    """
+    refused = [fault.at for fault in faults if fault.code == "not_served" or fault.is_of_key]
+    others = [fault for fault in further if not any(fault.at[: len(at)] == at for at in refused)]
+    places = {fault.at for fault in others}
+    return [*(fault for fault in faults if fault.at not in places), *others]
 
 
 def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
@@ -722,7 +456,3 @@ class _Positions:
         if id(body) not in self._orders:
             self._orders[id(body)] = {str(key): number for number, key in enumerate(body)}
         return self._orders[id(body)]
-
-
-def _plain(word: str) -> str:
-    return word.replace("_", "").replace("-", "").replace(" ", "").lower()

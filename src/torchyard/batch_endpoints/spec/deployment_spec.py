@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from torchyard.base.documents.models import Key, Refused, Text, Word, keys, rule
+from torchyard.base.documents.checks import Refused, Text, Word
+from torchyard.base.documents.models import declared, keys, refused, rule
 from torchyard.batch_endpoints.spec.settings import (
     BatchSettings,
     InnerSettings,
@@ -71,20 +72,18 @@ class BatchDeploymentSpec:
 
 
 class BatchDeploymentFile(Settings, online.DeploymentFile):
-    type: Annotated[
-        str,
+    type: str = declared(
+        "model",
+        "`model` (the default); `pipeline` is refused by name",
         Word("model", refused={"pipeline": _PIPELINE}),
-        Key("`model` (the default); `pipeline` is refused by name"),
-    ] = "model"
-    compute: Annotated[str, Text(), Key("`azureml:<cluster>`; default `local`")] = ""
-    resources: Annotated[ResourcesFile, Key("see below")] = ResourcesFile()
-    settings: Annotated[InnerSettings, Key("see below")] = InnerSettings()
-    torchyard: Annotated[BatchOwnSettings, Key("torchyard's own, see below")] = BatchOwnSettings()
-    component: Annotated[None, _PIPELINES] = None
-    job_definition: Annotated[None, _PIPELINES] = None
-    partition_keys: Annotated[
-        None, Refused("files are divided by number: use `mini_batch_size`")
-    ] = None
+    )
+    compute: str = declared("", "`azureml:<cluster>`; default `local`", Text())
+    resources: ResourcesFile = declared(ResourcesFile(), "see below")
+    settings: InnerSettings = declared(InnerSettings(), "see below")
+    torchyard: BatchOwnSettings = declared(BatchOwnSettings(), "torchyard's own, see below")
+    component: None = refused(_PIPELINES)
+    job_definition: None = refused(_PIPELINES)
+    partition_keys: None = refused("files are divided by number: use `mini_batch_size`")
 
     @rule("settings", *keys(Settings))
     def _once(self) -> None:

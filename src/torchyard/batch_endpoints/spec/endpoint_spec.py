@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from torchyard.base.documents.models import At, By, Document, Key, Text, Word
+from torchyard.base.documents.checks import At, By, Text, Word
+from torchyard.base.documents.models import Document, declared
 from torchyard.base.errors import InvalidSpec
 from torchyard.endpoints.spec.endpoint_spec import AUTH_MODES, EndpointFile, no_identity
 
@@ -41,21 +42,22 @@ def _auth_mode(value: Any, at: At) -> str:
 
 
 class Defaults(Document):
-    deployment_name: Annotated[str, Text(), Key("a deployment of the endpoint")] = ""
+    deployment_name: str = declared("", "a deployment of the endpoint", Text())
 
 
 class BatchEndpointFile(EndpointFile):
-    defaults: Annotated[Defaults | None, Key("`{deployment_name: …}`: what `invoke` takes")] = None
-    auth_mode: Annotated[
-        str, By(_auth_mode), Key("`aad_token`: a token of this server", "satisfied")
-    ] = "aad_token"
-    identity: Annotated[
+    defaults: Defaults | None = declared(None, "`{deployment_name: …}`: what `invoke` takes")
+    auth_mode: str = declared(
+        "aad_token", "`aad_token`: a token of this server", By(_auth_mode), support="satisfied"
+    )
+    identity: None = declared(
         None,
+        "`{type: system_assigned}`; a job has its owner's rights",
         no_identity("leave it out: a job has the rights of the person who invokes the endpoint"),
-        Key("`{type: system_assigned}`; a job has its owner's rights", "satisfied"),
-    ] = None
-    kind: Annotated[str, Word("batch"), Key("`Batch`", "satisfied")] = "batch"
-    type: Annotated[str, Word("batch"), Key("`batch`", "satisfied")] = "batch"
+        support="satisfied",
+    )
+    kind: str = declared("batch", "`Batch`", Word("batch"), support="satisfied")
+    type: str = declared("batch", "`batch`", Word("batch"), support="satisfied")
 
 
 def read(document: Any) -> EndpointSpec:

@@ -9,24 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import (
-    TEXT,
-    At,
-    By,
-    Document,
-    File,
-    Key,
-    Text,
-    Texts,
-    Whole,
-    Word,
-    keys,
-    rule,
-)
+from torchyard.base.documents.checks import TEXT, At, By, Key, Text, Texts, Whole, Word
+from torchyard.base.documents.models import Document, File, declared, keys, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described
 from torchyard.batch_endpoints.spec.settings import (
@@ -63,13 +49,11 @@ class Invocation:
 
 
 class InputFile(Document):
-    type: Annotated[
-        str, Word(*TYPES), Key("`uri_folder` (the default), `uri_file` or `mltable`")
-    ] = "uri_folder"
-    path: Annotated[
-        str, Text(), Key("here, a datastore, an asset, another job's output, a URL")
-    ] = ""
-    mode: Annotated[str, Text(), Key(AS_A_JOB)] = ""
+    type: str = declared(
+        "uri_folder", "`uri_folder` (the default), `uri_file` or `mltable`", Word(*TYPES)
+    )
+    path: str = declared("", "here, a datastore, an asset, another job's output, a URL", Text())
+    mode: str = declared("", AS_A_JOB, Text())
 
     @rule("path")
     def _path(self) -> None:
@@ -88,15 +72,15 @@ class InputFile(Document):
 
 
 class OutputFile(Document):
-    type: Annotated[str, Word("uri_folder"), Key("`uri_folder`")] = "uri_folder"
-    path: Annotated[Any, Key("`azureml://datastores/…`")] = None
-    mode: Annotated[
-        str,
+    type: str = declared("uri_folder", "`uri_folder`", Word("uri_folder"))
+    path: Any = declared(None, "`azureml://datastores/…`")
+    mode: str = declared(
+        "rw_mount",
+        "`rw_mount` or `upload`; either starts with an empty folder",
         Word("rw_mount", "upload"),
-        Key("`rw_mount` or `upload`; either starts with an empty folder"),
-    ] = "rw_mount"
-    name: Annotated[Any, Key("registers the predictions as data")] = None
-    version: Annotated[Any, Key("of what `name` registers")] = None
+    )
+    name: Any = declared(None, "registers the predictions as data")
+    version: Any = declared(None, "of what `name` registers")
 
 
 def _inputs(value: Any, at: At) -> tuple[str, dict[str, Any]]:
@@ -140,28 +124,28 @@ class InvocationFile(Settings, File):
     subject: ClassVar[str] = "the invocation"
     resolved: ClassVar[tuple[str, ...]] = ("outputs.*.path",)
 
-    deployment_name: Annotated[
-        str, Text(), Key("default: `defaults.deployment_name` of the endpoint")
-    ] = ""
-    inputs: Annotated[
-        tuple[str, dict[str, Any]] | None,
+    deployment_name: str = declared(
+        "", "default: `defaults.deployment_name` of the endpoint", Text()
+    )
+    inputs: tuple[str, dict[str, Any]] | None = declared(
+        None,
+        "one input: `{type, path, mode}` by a name, as of a job",
         By(_inputs, of=InputFile, is_named=True, else_=TEXT),
-        Key("one input: `{type, path, mode}` by a name, as of a job"),
-    ] = None
-    outputs: Annotated[
-        dict[str, Any],
+    )
+    outputs: dict[str, Any] = declared(
+        {},
+        "`score: {path}`: where the predictions go, as of a job",
         By(_outputs, of=OutputFile, is_named=True),
-        Key("`score: {path}`: where the predictions go, as of a job"),
-    ] = Field(default_factory=dict)
-    job_name: Annotated[str, Text(), Key("default: a generated one")] = ""
-    experiment_name: Annotated[str, Text(), Key("default: the endpoint's name")] = ""
-    display_name: Annotated[str, Text(), Key()] = ""
-    description: Annotated[str, Text(), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("of the job")] = Field(default_factory=dict)
-    properties: Annotated[dict[str, str], Texts(), Key("of the job")] = Field(default_factory=dict)
-    settings: Annotated[InnerSettings, _OVER] = InnerSettings()
-    resources: Annotated[ResourcesFile | None, _OVER] = None
-    instance_count: Annotated[int, Whole(1, 1000), Key("as in `resources`")] = 0
+    )
+    job_name: str = declared("", "default: a generated one", Text())
+    experiment_name: str = declared("", "default: the endpoint's name", Text())
+    display_name: str = declared("", check=Text())
+    description: str = declared("", check=Text())
+    tags: dict[str, str] = declared({}, "of the job", Texts())
+    properties: dict[str, str] = declared({}, "of the job", Texts())
+    settings: InnerSettings = declared(InnerSettings(), _OVER)
+    resources: ResourcesFile | None = declared(None, _OVER)
+    instance_count: int = declared(0, "as in `resources`", Whole(1, 1000))
 
     @rule("settings", *keys(Settings))
     def _once(self) -> None:

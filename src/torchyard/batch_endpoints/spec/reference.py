@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from torchyard.base.documents.models import table
+from torchyard.base.documents.pages import table
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
 from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile, Defaults
 from torchyard.batch_endpoints.spec.invocation import InputFile, InvocationFile, OutputFile

@@ -10,22 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from torchyard.base.documents.models import (
-    At,
-    By,
-    Check,
-    Document,
-    Key,
-    Refused,
-    Truth,
-    Whole,
-    Word,
-    keys,
-)
+from torchyard.base.documents.checks import At, By, Check, Key, Truth, Whole, Word
+from torchyard.base.documents.models import Document, declared, keys, refused
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, text
 from torchyard.endpoints.spec.deployment_spec import AS_A_JOB, VARIABLES
@@ -86,8 +74,8 @@ class Period(Check):
 
 
 class RetrySettings(Document):
-    max_retries: Annotated[int, Whole(0, 100), Key("tries of a mini-batch after its first")] = 3
-    timeout: Annotated[int, Period(), Key("seconds that one call of `run()` may take")] = 30
+    max_retries: int = declared(3, "tries of a mini-batch after its first", Whole(0, 100))
+    timeout: int = declared(30, "seconds that one call of `run()` may take", Period())
 
 
 def _file_name(value: Any, at: At) -> str:
@@ -104,25 +92,19 @@ def _file_name(value: Any, at: At) -> str:
 class Settings(Document):
     """Those of a deployment or an invocation, below `settings` or at the top of the file."""
 
-    mini_batch_size: Annotated[int, Whole(1, 1_000_000), Key("files of one call of `run()`")] = 10
-    max_concurrency_per_instance: Annotated[
-        int, Whole(1, 1000), Key("scoring processes of a node")
-    ] = 1
-    output_action: Annotated[
-        str,
-        Word(APPEND_ROW, SUMMARY_ONLY),
-        Key("`append_row` (the default) or `summary_only`"),
-    ] = APPEND_ROW
-    output_file_name: Annotated[str, By(_file_name), Key("default `predictions.csv`")] = (
-        "predictions.csv"
+    mini_batch_size: int = declared(10, "files of one call of `run()`", Whole(1, 1_000_000))
+    max_concurrency_per_instance: int = declared(1, "scoring processes of a node", Whole(1, 1000))
+    output_action: str = declared(
+        APPEND_ROW, "`append_row` (the default) or `summary_only`", Word(APPEND_ROW, SUMMARY_ONLY)
     )
-    retry_settings: Annotated[RetrySettings, Key("see below")] = RetrySettings()
-    error_threshold: Annotated[
-        int, Whole(-1, 2**31 - 1), Key("files that may fail; more end the job; -1: any number")
-    ] = -1
-    logging_level: Annotated[
-        str, Word(*LEVELS), Key("`debug`, `info` (the default), `warning`, `error`")
-    ] = "info"
+    output_file_name: str = declared("predictions.csv", "default `predictions.csv`", By(_file_name))
+    retry_settings: RetrySettings = declared(RetrySettings(), "see below")
+    error_threshold: int = declared(
+        -1, "files that may fail; more end the job; -1: any number", Whole(-1, 2**31 - 1)
+    )
+    logging_level: str = declared(
+        "info", "`debug`, `info` (the default), `warning`, `error`", Word(*LEVELS)
+    )
 
     @property
     def batch_settings(self) -> BatchSettings:
@@ -139,17 +121,15 @@ class Settings(Document):
 
 
 class InnerSettings(Settings):
-    environment_variables: Annotated[
-        dict[str, str], VARIABLES, Key("over those of the deployment")
-    ] = Field(default_factory=dict)
+    environment_variables: dict[str, str] = declared({}, "over those of the deployment", VARIABLES)
 
 
 class ResourcesFile(Document):
-    instance_count: Annotated[int, Whole(1, 1000), Key("nodes that score together")] = 1
-    instance_type: Annotated[Any, Key("nodes are what the compute has", "satisfied")] = None
-    shm_size: Annotated[Any, Key(AS_A_JOB, "satisfied")] = None
-    docker_args: Annotated[Any, Key(AS_A_JOB, "satisfied")] = None
-    properties: Annotated[None, Refused("they are for Azure's own schedulers: remove them")] = None
+    instance_count: int = declared(1, "nodes that score together", Whole(1, 1000))
+    instance_type: Any = declared(None, "nodes are what the compute has", support="satisfied")
+    shm_size: Any = declared(None, AS_A_JOB, support="satisfied")
+    docker_args: Any = declared(None, AS_A_JOB, support="satisfied")
+    properties: None = refused("they are for Azure's own schedulers: remove them")
 
     @property
     def resources(self) -> Resources:
@@ -158,17 +138,15 @@ class ResourcesFile(Document):
 
 
 class OwnSettings(Document):
-    take_over: Annotated[
-        bool, Truth(), Key("`true`: another's becomes [yours](ownership.md); not kept")
-    ] = False
-    split_failed_batches: Annotated[
-        bool,
+    take_over: bool = declared(
+        False, "`true`: another's becomes [yours](ownership.md); not kept", Truth()
+    )
+    split_failed_batches: bool = declared(
+        True,
+        "`true` (the default): a mini-batch that fails is halved until only the files remain "
+        "that can't be scored",
         Truth(),
-        Key(
-            "`true` (the default): a mini-batch that fails is halved until only the files remain "
-            "that can't be scored"
-        ),
-    ] = True
+    )
 
 
 def refuse_twice(file: Settings, inner: Settings) -> None:

@@ -10,22 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
-
-from torchyard.base.documents.models import (
-    TEXT,
-    At,
-    By,
-    Document,
-    Key,
-    Refused,
-    Share,
-    Truth,
-    Word,
-    entries,
-)
+from torchyard.base.documents.checks import TEXT, At, By, Share, Truth, Word
+from torchyard.base.documents.models import Document, declared, entries, refused
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.base.fields import described
 from torchyard.base.refs import NAME_PATTERN, parse
@@ -75,11 +63,9 @@ def _version(value: Any, at: At) -> str:
 
 
 class CollectedData(Document):
-    name: Annotated[str, By(_data_name), Key("default `<endpoint>-<deployment>-<collection>`")] = ""
-    version: Annotated[str, By(_version), Key("default 1")] = ""
-    path: Annotated[
-        None, Refused("the files are in `workspaceblobstore`, below `modelDataCollector`")
-    ] = None
+    name: str = declared("", "default `<endpoint>-<deployment>-<collection>`", By(_data_name))
+    version: str = declared("", "default 1", By(_version))
+    path: None = refused("the files are in `workspaceblobstore`, below `modelDataCollector`")
 
 
 def _data(value: Any, at: At) -> CollectedData:
@@ -102,14 +88,14 @@ def _data(value: Any, at: At) -> CollectedData:
 
 
 class CollectionSettings(Document):
-    enabled: Annotated[bool, Truth(), Key("`true` or `false`")] = True
-    sampling_rate: Annotated[float | None, Share(), Key("0 to 1")] = None
-    data: Annotated[
-        CollectedData,
+    enabled: bool = declared(True, "`true` or `false`", Truth())
+    sampling_rate: float | None = declared(None, "0 to 1", Share())
+    data: CollectedData = declared(
+        CollectedData(),
+        "the data asset: `azureml:<name>:<version>`, or see below",
         By(_data, of=CollectedData, else_=TEXT),
-        Key("the data asset: `azureml:<name>:<version>`, or see below"),
-    ] = CollectedData()
-    client_id: Annotated[None, Refused("the server writes with its own rights")] = None
+    )
+    client_id: None = refused("the server writes with its own rights")
 
 
 def _collections(value: Any, at: At) -> dict[str, CollectionSettings]:
@@ -135,16 +121,16 @@ def _collections(value: Any, at: At) -> dict[str, CollectionSettings]:
 
 
 class CollectorSettings(Document):
-    collections: Annotated[
-        dict[str, CollectionSettings],
+    collections: dict[str, CollectionSettings] = declared(
+        {},
+        "`model_inputs`, `model_outputs`, `request`, `response`, more",
         By(_collections, of=CollectionSettings, is_named=True),
-        Key("`model_inputs`, `model_outputs`, `request`, `response`, more"),
-    ] = Field(default_factory=dict)
-    sampling_rate: Annotated[float, Share(), Key("0 to 1; of collections that have none")] = 1.0
-    rolling_rate: Annotated[
-        str, Word(*ROLLING), Key("`hour` (the default), `minute`, `day`, `month`, `year`")
-    ] = "hour"
-    request_logging: Annotated[None, Refused("headers are not collected")] = None
+    )
+    sampling_rate: float = declared(1.0, "0 to 1; of collections that have none", Share())
+    rolling_rate: str = declared(
+        "hour", "`hour` (the default), `minute`, `day`, `month`, `year`", Word(*ROLLING)
+    )
+    request_logging: None = refused("headers are not collected")
 
     @property
     def collector(self) -> DataCollector | None:

@@ -10,25 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import (
-    TEXT,
-    At,
-    By,
-    Document,
-    File,
-    Key,
-    Refused,
-    Text,
-    Texts,
-    Truth,
-    Whole,
-    Word,
-    rule,
-)
+from torchyard.base.documents.checks import TEXT, At, By, Text, Texts, Truth, Whole, Word
+from torchyard.base.documents.models import Document, File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, texts
 from torchyard.endpoints.spec import inference_config, settings
@@ -114,21 +99,17 @@ class DeploymentSpec:
 
 
 class ModelFile(Document):
-    path: Annotated[
-        str, Text(), Key("a file or folder here, or what a model's `path` may name")
-    ] = ""
-    type: Annotated[
-        str,
+    path: str = declared("", "a file or folder here, or what a model's `path` may name", Text())
+    type: str = declared(
+        "custom_model",
+        "`custom_model` (the default) or `mlflow_model`",
         Word("custom_model", MLFLOW, refused={"triton_model": _TRITON}),
-        Key("`custom_model` (the default) or `mlflow_model`"),
-    ] = "custom_model"
-    name: Annotated[str, Text(), Key("registers the model under this name")] = ""
-    version: Annotated[str, By(lambda value, at: str(value)), Key("of the name")] = ""
-    description: Annotated[str, Text(), Key("of the name")] = ""
-    folder: Annotated[
-        str, Text(), Key("its folder below `AZUREML_MODEL_DIR`; the client writes it")
-    ] = ""
-    is_file: Annotated[bool, Truth(), Key("it is one file; the server writes it")] = False
+    )
+    name: str = declared("", "registers the model under this name", Text())
+    version: str = declared("", "of the name", By(lambda value, at: str(value)))
+    description: str = declared("", "of the name", Text())
+    folder: str = declared("", "its folder below `AZUREML_MODEL_DIR`; the client writes it", Text())
+    is_file: bool = declared(False, "it is one file; the server writes it", Truth())
 
     @rule("path")
     def _path(self) -> None:
@@ -142,8 +123,8 @@ class ModelFile(Document):
 
 
 class CodeFile(Document):
-    code: Annotated[str, Text(), Key("a folder here; a snapshot is taken")] = ""
-    scoring_script: Annotated[str, Text(), Key("a Python file in it, with `init` and `run`")] = ""
+    code: str = declared("", "a folder here; a snapshot is taken", Text())
+    scoring_script: str = declared("", "a Python file in it, with `init` and `run`", Text())
 
     @rule("code")
     def _code(self) -> None:
@@ -217,33 +198,23 @@ class DeploymentFile(File):
 
     subject: ClassVar[str] = "the deployment"
 
-    name: Annotated[str, Text(), Key("as of an endpoint")] = ""
-    endpoint_name: Annotated[str, Text(), Key("an endpoint of the same workspace")] = ""
-    description: Annotated[str, Text(), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
-    properties: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(
-        default_factory=dict
+    name: str = declared("", "as of an endpoint", Text())
+    endpoint_name: str = declared("", "an endpoint of the same workspace", Text())
+    description: str = declared("", check=Text())
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
+    properties: dict[str, str] = declared({}, "texts and numbers", Texts())
+    model: ModelReference | None = declared(
+        None, "`azureml:<name>:<version>`, or `{path, type}`", By(_model, of=ModelFile, else_=TEXT)
     )
-    model: Annotated[
-        ModelReference | None,
-        By(_model, of=ModelFile, else_=TEXT),
-        Key("`azureml:<name>:<version>`, or `{path, type}`"),
-    ] = None
-    code_configuration: Annotated[
-        CodeConfiguration | None,
-        By(_code, of=CodeFile),
-        Key("`{code, scoring_script}`; MLflow and ONNX need none"),
-    ] = None
-    environment: Annotated[
-        str | Mapping[str, Any] | None,
-        By(_environment),
-        Key(f"{AS_A_JOB}; an MLflow model brings its own"),
-    ] = None
-    environment_variables: Annotated[dict[str, str], VARIABLES, Key(AS_A_JOB)] = Field(
-        default_factory=dict
+    code_configuration: CodeConfiguration | None = declared(
+        None, "`{code, scoring_script}`; MLflow and ONNX need none", By(_code, of=CodeFile)
     )
-    id: Annotated[None, READ_ONLY] = None
-    provisioning_state: Annotated[None, READ_ONLY] = None
+    environment: str | Mapping[str, Any] | None = declared(
+        None, f"{AS_A_JOB}; an MLflow model brings its own", By(_environment)
+    )
+    environment_variables: dict[str, str] = declared({}, AS_A_JOB, VARIABLES)
+    id: None = refused(READ_ONLY)
+    provisioning_state: None = refused(READ_ONLY)
 
     @rule("name")
     def _name(self) -> None:
@@ -259,33 +230,30 @@ class DeploymentFile(File):
 
 
 class OnlineDeploymentFile(DeploymentFile):
-    type: Annotated[
-        str,
+    type: str = declared(
+        "managed",
+        "`managed`",
         Word("managed", refused={"kubernetes": _KUBERNETES}),
-        Key("`managed`", "satisfied"),
-    ] = "managed"
-    instance_type: Annotated[
-        str, Text(), Key("the cluster decides: `torchyard: {cluster: …}`", "satisfied")
-    ] = ""
-    instance_count: Annotated[int, Whole(1, 1000), Key("1 or more")] = 1
-    request_settings: Annotated[RequestSettings, Key("see below")] = _REQUESTS
-    liveness_probe: Annotated[Probe, Key("see below")] = _PROBE
-    readiness_probe: Annotated[Probe, Key("see below")] = _PROBE
-    scale_settings: Annotated[ScaleSettings, Key("see below")] = _SCALE
-    data_collector: Annotated[CollectorSettings | None, Key("see below")] = None
-    app_insights_enabled: Annotated[
-        bool, Truth(), Key("logs and metrics are kept here, whatever it says", "satisfied")
-    ] = False
-    egress_public_network_access: Annotated[
-        str, Word("enabled", refused={"disabled": _EGRESS}), Key("`enabled`", "satisfied")
-    ] = "enabled"
-    torchyard: Annotated[OwnSettings, Key("torchyard's own, see below")] = _OWN
-    model_mount_path: Annotated[
-        None, Refused("read the model's folder from `AZUREML_MODEL_DIR`")
-    ] = None
-    resources: Annotated[
-        None, Refused("of Kubernetes; name a cluster: `torchyard: {cluster: …}`")
-    ] = None
+        support="satisfied",
+    )
+    instance_type: str = declared(
+        "", "the cluster decides: `torchyard: {cluster: …}`", Text(), support="satisfied"
+    )
+    instance_count: int = declared(1, "1 or more", Whole(1, 1000))
+    request_settings: RequestSettings = declared(_REQUESTS, "see below")
+    liveness_probe: Probe = declared(_PROBE, "see below")
+    readiness_probe: Probe = declared(_PROBE, "see below")
+    scale_settings: ScaleSettings = declared(_SCALE, "see below")
+    data_collector: CollectorSettings | None = declared(None, "see below")
+    app_insights_enabled: bool = declared(
+        False, "logs and metrics are kept here, whatever it says", Truth(), support="satisfied"
+    )
+    egress_public_network_access: str = declared(
+        "enabled", "`enabled`", Word("enabled", refused={"disabled": _EGRESS}), support="satisfied"
+    )
+    torchyard: OwnSettings = declared(_OWN, "torchyard's own, see below")
+    model_mount_path: None = refused("read the model's folder from `AZUREML_MODEL_DIR`")
+    resources: None = refused("of Kubernetes; name a cluster: `torchyard: {cluster: …}`")
 
     @rule("tags")
     def _own_tags(self) -> None:

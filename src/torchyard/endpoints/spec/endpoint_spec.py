@@ -10,22 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import (
-    At,
-    By,
-    File,
-    Key,
-    Refused,
-    Text,
-    Texts,
-    Whole,
-    Word,
-    rule,
-)
+from torchyard.base.documents.checks import At, By, Refused, Text, Texts, Whole, Word
+from torchyard.base.documents.models import File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described
 
@@ -109,26 +97,23 @@ class EndpointFile(File):
 
     subject: ClassVar[str] = "the endpoint"
 
-    name: Annotated[
-        str,
-        Text(),
-        Key("3 to 32 letters, digits and single dashes, beginning with a letter"),
-    ] = ""
-    description: Annotated[str, Text(), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
-    properties: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(
-        default_factory=dict
+    name: str = declared(
+        "", "3 to 32 letters, digits and single dashes, beginning with a letter", Text()
     )
-    public_network_access: Annotated[
-        str,
+    description: str = declared("", check=Text())
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
+    properties: dict[str, str] = declared({}, "texts and numbers", Texts())
+    public_network_access: str = declared(
+        "",
+        "`enabled`; the server's address decides",
         Word("enabled", refused=NETWORK),
-        Key("`enabled`; the server's address decides", "satisfied"),
-    ] = ""
-    location: Annotated[Any, Key("the server's machine", "satisfied")] = None
-    id: Annotated[None, READ_ONLY] = None
-    scoring_uri: Annotated[None, READ_ONLY] = None
-    openapi_uri: Annotated[None, READ_ONLY] = None
-    provisioning_state: Annotated[None, READ_ONLY] = None
+        support="satisfied",
+    )
+    location: Any = declared(None, "the server's machine", support="satisfied")
+    id: None = refused(READ_ONLY)
+    scoring_uri: None = refused(READ_ONLY)
+    openapi_uri: None = refused(READ_ONLY)
+    provisioning_state: None = refused(READ_ONLY)
 
     @rule("name")
     def _name(self) -> None:
@@ -136,29 +121,24 @@ class EndpointFile(File):
 
 
 class OnlineEndpointFile(EndpointFile):
-    auth_mode: Annotated[
-        str, Word(*AUTH_MODES), Key("`key` (the default), `aml_token`, `aad_token`")
-    ] = "key"
-    traffic: Annotated[
-        dict[str, int] | None,
-        By(_percent),
-        Key("percent by deployment, 0 or 100 in all; by `update` only"),
-    ] = None
-    mirror_traffic: Annotated[
-        dict[str, int] | None,
-        By(_percent),
-        Key("percent of requests that one deployment gets a copy of"),
-    ] = None
-    identity: Annotated[
+    auth_mode: str = declared(
+        "key", "`key` (the default), `aml_token`, `aad_token`", Word(*AUTH_MODES)
+    )
+    traffic: dict[str, int] | None = declared(
+        None, "percent by deployment, 0 or 100 in all; by `update` only", By(_percent)
+    )
+    mirror_traffic: dict[str, int] | None = declared(
+        None, "percent of requests that one deployment gets a copy of", By(_percent)
+    )
+    identity: None = declared(
         None,
+        "`{type: system_assigned}`; the owner's rights are used",
         no_identity("leave it out: instances run as the deployment's owner"),
-        Key("`{type: system_assigned}`; the owner's rights are used", "satisfied"),
-    ] = None
-    kind: Annotated[str, Word("managed"), Key("`Managed`", "satisfied")] = "managed"
-    type: Annotated[str, Word("online"), Key("`online`", "satisfied")] = "online"
-    compute: Annotated[
-        None, Refused("leave it out; a deployment names a cluster: `torchyard: {cluster}`")
-    ] = None
+        support="satisfied",
+    )
+    kind: str = declared("managed", "`Managed`", Word("managed"), support="satisfied")
+    type: str = declared("online", "`online`", Word("online"), support="satisfied")
+    compute: None = refused("leave it out; a deployment names a cluster: `torchyard: {cluster}`")
 
     @rule("traffic")
     def _total(self) -> None:

@@ -9,9 +9,10 @@ each instance gets a free one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from torchyard.base.documents.models import Document, Key, Text, Whole, rule
+from torchyard.base.documents.checks import Text, Whole
+from torchyard.base.documents.models import Document, declared, rule
 from torchyard.base.errors import InvalidSpec
 
 _AT = ("environment", "inference_config")
@@ -24,18 +25,18 @@ NOTICE = (
 
 
 class Route(Document):
-    path: Annotated[
-        str, Text(), Key("that of azureml-inference-server-http; others are refused", "satisfied")
-    ] = ""
-    port: Annotated[
-        int, Whole(1, 65_535), Key("has no effect: each instance gets a free one", "satisfied")
-    ] = 0
+    path: str = declared(
+        "", "that of azureml-inference-server-http; others are refused", Text(), support="satisfied"
+    )
+    port: int = declared(
+        0, "has no effect: each instance gets a free one", Whole(1, 65_535), support="satisfied"
+    )
 
 
 class InferenceConfig(Document):
-    liveness_route: Annotated[Route | None, Key("`{path: /}`", "satisfied")] = None
-    readiness_route: Annotated[Route | None, Key("`{path: /}`", "satisfied")] = None
-    scoring_route: Annotated[Route | None, Key("`{path: /score}`", "satisfied")] = None
+    liveness_route: Route | None = declared(None, "`{path: /}`", support="satisfied")
+    readiness_route: Route | None = declared(None, "`{path: /}`", support="satisfied")
+    scoring_route: Route | None = declared(None, "`{path: /score}`", support="satisfied")
 
     @property
     def has_port(self) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from torchyard.base.documents.models import table
+from torchyard.base.documents.pages import table
 from torchyard.endpoints.spec.data_collection import (
     CollectedData,
     CollectionSettings,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import model_validator
 
-from torchyard.base.documents.models import At, By, Document, Key, Truth, Whole, Word, keys, rule
+from torchyard.base.documents.checks import At, By, Truth, Whole, Word
+from torchyard.base.documents.models import Document, declared, keys, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import unknown_key
 
@@ -23,35 +24,35 @@ _PREFIX = "torchyard."
 
 
 class RequestSettings(Document):
-    request_timeout_ms: Annotated[int, Whole(1, 180_000), Key("up to 180,000")] = 5000
-    max_concurrent_requests_per_instance: Annotated[int, Whole(1, 10_000), Key()] = 1
-    max_queue_wait_ms: Annotated[int, Whole(0, 3_600_000), Key()] = 500
+    request_timeout_ms: int = declared(5000, "up to 180,000", Whole(1, 180_000))
+    max_concurrent_requests_per_instance: int = declared(1, check=Whole(1, 10_000))
+    max_queue_wait_ms: int = declared(500, check=Whole(0, 3_600_000))
 
 
 class Probe(Document):
     """Times in seconds."""
 
-    initial_delay: Annotated[int, Whole(0, _DAY_S), Key("seconds before the first try")] = 10
-    period: Annotated[int, Whole(1, _DAY_S), Key("seconds between two")] = 10
-    timeout: Annotated[int, Whole(1, _DAY_S), Key("seconds until one has failed")] = 2
-    success_threshold: Annotated[int, Whole(1, 1000), Key()] = 1
-    failure_threshold: Annotated[int, Whole(1, 10_000), Key()] = 30
+    initial_delay: int = declared(10, "seconds before the first try", Whole(0, _DAY_S))
+    period: int = declared(10, "seconds between two", Whole(1, _DAY_S))
+    timeout: int = declared(2, "seconds until one has failed", Whole(1, _DAY_S))
+    success_threshold: int = declared(1, check=Whole(1, 1000))
+    failure_threshold: int = declared(30, check=Whole(1, 10_000))
 
 
 class ScaleSettings(Document):
     """`polling_interval` is in seconds."""
 
-    type: Annotated[
-        str,
+    type: str = declared(
+        "default",
+        "`default` (as many as `instance_count`) or `target_utilization`",
         Word("default", "target_utilization"),
-        Key("`default` (as many as `instance_count`) or `target_utilization`"),
-    ] = "default"
-    min_instances: Annotated[int, Whole(0, _MOST_INSTANCES), Key("0 lets it scale to zero")] = 1
-    max_instances: Annotated[int, Whole(1, _MOST_INSTANCES), Key("or as `min_instances`")] = 1
-    polling_interval: Annotated[
-        int, Whole(1, _DAY_S, is_period=True), Key("seconds between two looks")
-    ] = 1
-    target_utilization_percentage: Annotated[int, Whole(1, 100), Key("1 to 100")] = 70
+    )
+    min_instances: int = declared(1, "0 lets it scale to zero", Whole(0, _MOST_INSTANCES))
+    max_instances: int = declared(1, "or as `min_instances`", Whole(1, _MOST_INSTANCES))
+    polling_interval: int = declared(
+        1, "seconds between two looks", Whole(1, _DAY_S, is_period=True)
+    )
+    target_utilization_percentage: int = declared(70, "1 to 100", Whole(1, 100))
 
     @property
     def is_automatic(self) -> bool:
@@ -75,8 +76,8 @@ class ScaleSettings(Document):
 
 
 class Batching(Document):
-    max_size: Annotated[int, Whole(2, 1024), Key("rows in a batch, 2 to 1024")] = 8
-    max_wait_ms: Annotated[int, Whole(0, 10_000), Key("how long the first one waits")] = 5
+    max_size: int = declared(8, "rows in a batch, 2 to 1024", Whole(2, 1024))
+    max_wait_ms: int = declared(5, "how long the first one waits", Whole(0, 10_000))
 
 
 def _cluster(value: Any, at: At) -> str:
@@ -86,21 +87,19 @@ def _cluster(value: Any, at: At) -> str:
 
 
 class OwnSettings(Document):
-    take_over: Annotated[
-        bool, Truth(), Key("`true`: another's becomes [yours](ownership.md); not kept")
-    ] = False
-    cluster: Annotated[str, By(_cluster), Key("where instances run; default `local`")] = ""
-    batching: Annotated[
-        Batching | None, Key("`{max_size, max_wait_ms}` for models that take lists of inputs")
-    ] = None
-    max_queue: Annotated[int, Whole(0, 100_000), Key("requests that may wait at once")] = 100
-    max_body_mb: Annotated[int, Whole(1, 4096), Key("MiB that a request's body may have")] = 100
-    max_collected_mb: Annotated[
-        int, Whole(1, 1 << 24), Key("MiB of collected data; older hours go")
-    ] = 1024
-    scale_to_zero_after_s: Annotated[
-        int, Whole(1, 30 * _DAY_S), Key("seconds without a request")
-    ] = 600
+    take_over: bool = declared(
+        False, "`true`: another's becomes [yours](ownership.md); not kept", Truth()
+    )
+    cluster: str = declared("", "where instances run; default `local`", By(_cluster))
+    batching: Batching | None = declared(
+        None, "`{max_size, max_wait_ms}` for models that take lists of inputs"
+    )
+    max_queue: int = declared(100, "requests that may wait at once", Whole(0, 100_000))
+    max_body_mb: int = declared(100, "MiB that a request's body may have", Whole(1, 4096))
+    max_collected_mb: int = declared(
+        1024, "MiB of collected data; older hours go", Whole(1, 1 << 24)
+    )
+    scale_to_zero_after_s: int = declared(600, "seconds without a request", Whole(1, 30 * _DAY_S))
 
     @property
     def max_body_bytes(self) -> int:

@@ -12,11 +12,10 @@ import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import At, By, Document, Key, Refused
+from torchyard.base.documents.checks import At, By
+from torchyard.base.documents.models import Document, declared, refused
 from torchyard.base.errors import InvalidSpec
 from torchyard.environments.packages import requirements
 from torchyard.environments.packages.undeclared_limits import FOR_NUMPY_2, NUMPY_1
@@ -107,15 +106,13 @@ def _channels(listed: Any, at: At) -> list[str]:
 class CondaFile(Document):
     subject: ClassVar[str] = "`conda_file`"
 
-    name: Annotated[Any, Key("the environment has its own", "satisfied")] = None
-    channels: Annotated[list[str], By(_channels), Key("names or URLs")] = Field(
-        default_factory=list
+    name: Any = declared(None, "the environment has its own", support="satisfied")
+    channels: list[str] = declared([], "names or URLs", By(_channels))
+    dependencies: list[Any] = declared(
+        [], "`name=version`, or `{pip: [line, …]}`", By(_list("write `- python=3.11`"))
     )
-    dependencies: Annotated[
-        list[Any], By(_list("write `- python=3.11`")), Key("`name=version`, or `{pip: [line, …]}`")
-    ] = Field(default_factory=list)
-    prefix: Annotated[Any, Key("has no effect", "satisfied")] = None
-    variables: Annotated[None, Refused("set them in the job's `environment_variables`")] = None
+    prefix: Any = declared(None, "has no effect", support="satisfied")
+    variables: None = refused("set them in the job's `environment_variables`")
 
 
 def read(document: Any, at: At) -> Contents:

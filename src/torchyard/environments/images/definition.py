@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from torchyard.base.documents.models import TEXT, At, By, Document, Key, rule
+from torchyard.base.documents.checks import TEXT, At, By
+from torchyard.base.documents.models import Document, declared, rule
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.environments.images import dockerfile
 from torchyard.environments.images.containers import DEFAULT_OS_IMAGE
@@ -33,10 +34,10 @@ class BuildFile(Document):
     subject: ClassVar[str] = "`build`"
     example: ClassVar[str] = "{path: ./docker}"
 
-    path: Annotated[Any, Key("the build context: a folder")] = None
-    dockerfile_path: Annotated[
-        str, By(_dockerfile, else_=TEXT), Key("`Dockerfile` when absent")
-    ] = "Dockerfile"
+    path: Any = declared(None, "the build context: a folder")
+    dockerfile_path: str = declared(
+        "Dockerfile", "`Dockerfile` when absent", By(_dockerfile, else_=TEXT)
+    )
 
     @rule("path")
     def _path(self) -> None:

@@ -9,11 +9,9 @@ Always: a cluster either names a head that exists, or asks for one of its own.
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
-from pydantic import Field
-
-from torchyard.base.documents.models import At, Key, Truth, rule
+from torchyard.base.documents.checks import At, Truth
+from torchyard.base.documents.models import declared, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.cluster_settings import (
     NodeSettings,
@@ -37,24 +35,24 @@ def _address(key: str, value: str, at: At) -> None:
 
 
 class RaySettings(NodeSettings):
-    address: Annotated[
-        str, Setting("10.0.0.5:6379", _address), Key("host and port of a head that exists")
-    ] = ""
-    start: Annotated[bool, Truth(), Key("`true`: torchyard starts the head")] = False
-    token_file: Annotated[
-        str, Setting("/etc/ray/token", check_path), Key("the file with the cluster's token")
-    ] = ""
-    version: Annotated[
-        str, Setting("2.51.0"), Key("of the cluster's Ray; found out when it is left out")
-    ] = ""
-    resources: Annotated[
-        dict[str, int | float],
+    address: str = declared(
+        "", "host and port of a head that exists", Setting("10.0.0.5:6379", _address)
+    )
+    start: bool = declared(False, "`true`: torchyard starts the head", Truth())
+    token_file: str = declared(
+        "", "the file with the cluster's token", Setting("/etc/ray/token", check_path)
+    )
+    version: str = declared(
+        "", "of the cluster's Ray; found out when it is left out", Setting("2.51.0")
+    )
+    resources: dict[str, int | float] = declared(
+        {},
+        "what one node needs beside the cores, GPUs and memory of `size`",
         NumbersByName("{CPU: 8}"),
-        Key("what one node needs beside the cores, GPUs and memory of `size`"),
-    ] = Field(default_factory=dict)
-    labels: Annotated[
-        dict[str, str], SettingsByName("{zone: a}"), Key("labels that Ray's nodes must have")
-    ] = Field(default_factory=dict)
+    )
+    labels: dict[str, str] = declared(
+        {}, "labels that Ray's nodes must have", SettingsByName("{zone: a}")
+    )
 
     @property
     def gpus(self) -> int | None:

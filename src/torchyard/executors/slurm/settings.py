@@ -10,9 +10,9 @@ for another option or for a file.
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
-from torchyard.base.documents.models import At, Key, Truth
+from torchyard.base.documents.checks import At, Truth
+from torchyard.base.documents.models import declared
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.cluster_settings import NodeSettings, Setting, SettingList, check_path
 from torchyard.executors.slurm import sbatch_options
@@ -37,31 +37,27 @@ def _option(key: str, value: str, at: At) -> None:
 class SlurmSettings(NodeSettings):
     """Empty texts leave the choice to Slurm."""
 
-    partition: Annotated[str, Setting("gpu"), Key("as of sbatch")] = ""
-    account: Annotated[str, Setting("vision"), Key("as of sbatch")] = ""
-    qos: Annotated[str, Setting("normal"), Key("as of sbatch")] = ""
-    constraint: Annotated[str, Setting("a100"), Key("as of sbatch")] = ""
-    time_limit: Annotated[
-        str,
-        Setting("2-00:00:00", _time),
-        Key("minutes, `hours:minutes:seconds` or `days-hours`"),
-    ] = ""
-    gres: Annotated[str, Setting("gpu:4"), Key("devices of one node")] = ""
-    exclusive: Annotated[bool, Truth(), Key("whole nodes")] = False
-    reservation: Annotated[str, Setting("course"), Key("as of sbatch")] = ""
-    sbatch_options: Annotated[
-        tuple[str, ...],
-        SettingList("['--mail-type=END']", _option),
-        Key("further options, each one word"),
-    ] = ()
-    config: Annotated[
-        str,
+    partition: str = declared("", "as of sbatch", Setting("gpu"))
+    account: str = declared("", "as of sbatch", Setting("vision"))
+    qos: str = declared("", "as of sbatch", Setting("normal"))
+    constraint: str = declared("", "as of sbatch", Setting("a100"))
+    time_limit: str = declared(
+        "", "minutes, `hours:minutes:seconds` or `days-hours`", Setting("2-00:00:00", _time)
+    )
+    gres: str = declared("", "devices of one node", Setting("gpu:4"))
+    exclusive: bool = declared(False, "whole nodes", Truth())
+    reservation: str = declared("", "as of sbatch", Setting("course"))
+    sbatch_options: tuple[str, ...] = declared(
+        (), "further options, each one word", SettingList("['--mail-type=END']", _option)
+    )
+    config: str = declared(
+        "",
+        "the path of slurm.conf, where it is not the machine's",
         Setting("/etc/slurm/slurm.conf", check_path),
-        Key("the path of slurm.conf, where it is not the machine's"),
-    ] = ""
-    python: Annotated[
-        str, Setting("/usr/bin/python3"), Key("the nodes' Python; default `python3`")
-    ] = "python3"
+    )
+    python: str = declared(
+        "python3", "the nodes' Python; default `python3`", Setting("/usr/bin/python3")
+    )
 
     @property
     def gpus(self) -> int | None:

@@ -10,9 +10,10 @@ before the job is taken.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from torchyard.base.documents.models import At, By, Choice, Key, Refused, rule
+from torchyard.base.documents.checks import At, By, Choice, Key, Refused
+from torchyard.base.documents.models import declared, refused, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import text
 from torchyard.jobs.spec import command_launchers
@@ -62,24 +63,22 @@ class DistributionFile(JobPart):
     path_in_file: ClassVar[str] = "distribution"
     example: ClassVar[str] = "{type: pytorch, process_count_per_instance: 2}"
 
-    type: Annotated[str, _TYPE] = ""
-    process_count_per_instance: Annotated[int, AtLeast(1), Key("default 1")] = 1
-    communication_backend: Annotated[
-        str,
+    type: str = declared("", check=_TYPE)
+    process_count_per_instance: int = declared(1, "default 1", AtLeast(1))
+    communication_backend: str = declared(
+        "",
+        "torchyard's own: `nccl` or `gloo`, checked against the nodes before the ranks start; "
+        "`type: pytorch`",
         By(_backend),
-        Key(
-            "torchyard's own: `nccl` or `gloo`, checked against the nodes before the ranks start; "
-            "`type: pytorch`"
-        ),
-    ] = ""
-    worker_count: Annotated[int, AtLeast(1), Key("of `type: tensorflow`; default: one a node")] = 0
-    parameter_server_count: Annotated[int, AtLeast(0), Key("of `type: tensorflow`; default 0")] = 0
-    port: Annotated[None, _RAY] = None
-    address: Annotated[None, _RAY] = None
-    include_dashboard: Annotated[None, _RAY] = None
-    dashboard_port: Annotated[None, _RAY] = None
-    head_node_additional_args: Annotated[None, _RAY] = None
-    worker_node_additional_args: Annotated[None, _RAY] = None
+    )
+    worker_count: int = declared(0, "of `type: tensorflow`; default: one a node", AtLeast(1))
+    parameter_server_count: int = declared(0, "of `type: tensorflow`; default 0", AtLeast(0))
+    port: None = refused(_RAY)
+    address: None = refused(_RAY)
+    include_dashboard: None = refused(_RAY)
+    dashboard_port: None = refused(_RAY)
+    head_node_additional_args: None = refused(_RAY)
+    worker_node_additional_args: None = refused(_RAY)
 
     @rule("type")
     def _type(self) -> None:

@@ -10,19 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from torchyard.base.documents.models import (
-    At,
-    By,
-    Choice,
-    Key,
-    Refused,
-    Text,
-    entries,
-    rule,
-    within,
-)
+from torchyard.base.documents.checks import At, By, Choice, Key, Text
+from torchyard.base.documents.models import declared, entries, refused, rule, within
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import literal
 from torchyard.jobs.spec.parts import JobPart, mapping
@@ -118,18 +109,16 @@ class InputFile(JobPart):
 
     path_in_file: ClassVar[str] = "inputs.*"
 
-    value: Annotated[str | None, By(_value), Key("the same, in the long form")] = None
-    path: Annotated[
-        str, Text(), Key("here, a datastore, an asset, another job's output, a URL")
-    ] = ""
-    type: Annotated[str, _INPUT_TYPE] = ""
-    mode: Annotated[str, _INPUT_MODE] = ""
-    path_on_compute: Annotated[
-        None, Refused("use `${{inputs.<name>}}` in the command: it stands for the path")
-    ] = None
-    datastore: Annotated[
-        Any, Key("uploads are kept by content, for every datastore", "satisfied")
-    ] = None
+    value: str | None = declared(None, "the same, in the long form", By(_value))
+    path: str = declared("", "here, a datastore, an asset, another job's output, a URL", Text())
+    type: str = declared("", check=_INPUT_TYPE)
+    mode: str = declared("", check=_INPUT_MODE)
+    path_on_compute: None = refused(
+        "use `${{inputs.<name>}}` in the command: it stands for the path"
+    )
+    datastore: Any = declared(
+        None, "uploads are kept by content, for every datastore", support="satisfied"
+    )
 
     def of(self, name: str) -> Input:
         """
@@ -188,20 +177,17 @@ def _version(value: Any, at: At) -> str:
 class OutputFile(JobPart):
     path_in_file: ClassVar[str] = "outputs.*"
 
-    type: Annotated[str, _OUTPUT_TYPE] = "uri_folder"
-    mode: Annotated[str, _OUTPUT_MODE] = RW_MOUNT
-    path: Annotated[
-        str,
+    type: str = declared("uri_folder", check=_OUTPUT_TYPE)
+    mode: str = declared(RW_MOUNT, check=_OUTPUT_MODE)
+    path: str = declared(
+        "",
+        "`azureml://datastores/…`, with `${{name}}`, `${{output_name}}`, `${{default_datastore}}`",
         Text(),
-        Key(
-            "`azureml://datastores/…`, with `${{name}}`, `${{output_name}}`, "
-            "`${{default_datastore}}`"
-        ),
-    ] = ""
-    name: Annotated[str, Text(), Key("registers the output when the job has completed")] = ""
-    version: Annotated[
-        str, By(_version), Key("of what `name` registers; the next one when left out")
-    ] = ""
+    )
+    name: str = declared("", "registers the output when the job has completed", Text())
+    version: str = declared(
+        "", "of what `name` registers; the next one when left out", By(_version)
+    )
 
     @rule("name")
     def _name(self) -> None:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from torchyard.base.documents import expressions, models
-from torchyard.base.documents.models import At, By, Choice, File, Key, Text, Texts, rule
+from torchyard.base.documents.checks import TEXT, At, By, Choice, Key, Text, Texts
+from torchyard.base.documents.models import File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
 from torchyard.environments.documents import EnvironmentKeys
@@ -214,72 +213,68 @@ class JobFile(JobPart, File):
     example: ClassVar[str] = "command: python train.py"
     resolved: ClassVar[Sequence[str]] = ("command", "environment_variables.*", "outputs.*.path")
 
-    type: Annotated[str, TYPE] = "command"
-    name: Annotated[
-        str, By(_name), Key("the job's own name, once in a workspace; made up when left out")
-    ] = ""
-    display_name: Annotated[
-        str, By(_display_name), Key("what lists show; the name when left out")
-    ] = ""
-    experiment_name: Annotated[
-        str, By(_experiment_name), Key("default: the name of the working folder")
-    ] = ""
-    description: Annotated[str, Text(), Key()] = ""
-    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
-    properties: Annotated[Any, Key("texts and numbers; git's are added by the client")] = Field(
-        default_factory=dict
+    type: str = declared("command", check=TYPE)
+    name: str = declared(
+        "", "the job's own name, once in a workspace; made up when left out", By(_name)
     )
-    command: Annotated[
-        str, By(_command), Key("runs in a shell; several lines and `$[[ … ]]` are fine")
-    ] = ""
-    code: Annotated[
-        str, Text(), Key("a folder or file here, or a git URL; a snapshot is taken")
-    ] = ""
-    environment: Annotated[
-        str | dict[str, Any] | None,
-        By(_environment, of=EnvironmentKeys, else_=models.TEXT),
-        Key("a reference, `file:<path>`, or inline as below"),
-    ] = None
-    environment_variables: Annotated[
-        dict[str, str], By(_variables), Key("override those that the platform sets")
-    ] = Field(default_factory=dict)
-    distribution: Annotated[DistributionFile | None, By(_distribution, of=DistributionFile)] = None
-    compute: Annotated[
-        str,
+    display_name: str = declared("", "what lists show; the name when left out", By(_display_name))
+    experiment_name: str = declared(
+        "", "default: the name of the working folder", By(_experiment_name)
+    )
+    description: str = declared("", check=Text())
+    tags: dict[str, str] = declared({}, "texts and numbers", Texts())
+    properties: Any = declared({}, "texts and numbers; git's are added by the client")
+    command: str = declared(
+        "", "runs in a shell; several lines and `$[[ … ]]` are fine", By(_command)
+    )
+    code: str = declared("", "a folder or file here, or a git URL; a snapshot is taken", Text())
+    environment: str | dict[str, Any] | None = declared(
+        None,
+        "a reference, `file:<path>`, or inline as below",
+        By(_environment, of=EnvironmentKeys, else_=TEXT),
+    )
+    environment_variables: dict[str, str] = declared(
+        {}, "override those that the platform sets", By(_variables)
+    )
+    distribution: DistributionFile | None = declared(
+        None, check=By(_distribution, of=DistributionFile)
+    )
+    compute: str = declared(
+        "",
+        "`azureml:<name>` or `<name>`; `local` when left out, or `serverless`; `auto` chooses",
         Text(),
-        Key("`azureml:<name>` or `<name>`; `local` when left out, or `serverless`; `auto` chooses"),
-    ] = ""
-    resources: Annotated[ResourcesFile, part(ResourcesFile)] = ResourcesFile()
-    limits: Annotated[LimitsFile, part(LimitsFile)] = LimitsFile()
-    inputs: Annotated[
-        dict[str, Input],
+    )
+    resources: ResourcesFile = declared(ResourcesFile(), check=part(ResourcesFile))
+    limits: LimitsFile = declared(LimitsFile(), check=part(LimitsFile))
+    inputs: dict[str, Input] = declared(
+        {},
+        "a number, a text, true or false; null leaves the input unset",
         By(read_inputs, of=InputFile, is_named=True, else_=_LITERALS),
-        Key("a number, a text, true or false; null leaves the input unset"),
-    ] = Field(default_factory=dict)
-    outputs: Annotated[
-        dict[str, Output],
-        By(read_outputs, of=OutputFile, is_named=True),
-        Key("null takes the defaults"),
-    ] = Field(default_factory=dict)
-    services: Annotated[
-        dict[str, Service],
+    )
+    outputs: dict[str, Output] = declared(
+        {}, "null takes the defaults", By(read_outputs, of=OutputFile, is_named=True)
+    )
+    services: dict[str, Service] = declared(
+        {},
+        "programs beside the ranks; `yard job show-services` says where they are",
         By(job_services.read, of=ServiceFile, is_named=True),
-        Key("programs beside the ranks; `yard job show-services` says where they are"),
-    ] = Field(default_factory=dict)
-    identity: Annotated[IdentityFile, part(IdentityFile)] = IdentityFile()
-    queue_settings: Annotated[QueueFile, part(QueueFile)] = QueueFile()
-    notification_settings: Annotated[NotificationFile, part(NotificationFile)] = NotificationFile()
-    parent_job_name: Annotated[str, By(_name), Key("a job of the same workspace")] = ""
-    torchyard: Annotated[
-        Any,
+    )
+    identity: IdentityFile = declared(IdentityFile(), check=part(IdentityFile))
+    queue_settings: QueueFile = declared(QueueFile(), check=part(QueueFile))
+    notification_settings: NotificationFile = declared(
+        NotificationFile(), check=part(NotificationFile)
+    )
+    parent_job_name: str = declared("", "a job of the same workspace", By(_name))
+    torchyard: Any = declared(
+        None,
+        "torchyard's own: as the property `torchyard.<name>`, see below",
         By(lambda value, at: value, else_=own_properties.schema()),
-        Key("torchyard's own: as the property `torchyard.<name>`, see below"),
-    ] = None
-    id: Annotated[None, READ_ONLY] = None
-    status: Annotated[None, READ_ONLY] = None
-    creation_context: Annotated[None, READ_ONLY] = None
-    log_files: Annotated[None, READ_ONLY] = None
-    parameters: Annotated[None, READ_ONLY] = None
+    )
+    id: None = refused(READ_ONLY)
+    status: None = refused(READ_ONLY)
+    creation_context: None = refused(READ_ONLY)
+    log_files: None = refused(READ_ONLY)
+    parameters: None = refused(READ_ONLY)
 
     @rule("command")
     def _runs(self) -> None:

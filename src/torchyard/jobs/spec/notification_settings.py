@@ -13,11 +13,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from torchyard.base.documents import secret_variables
-from torchyard.base.documents.models import At, By, Choice, Document, Key, Refused, Text, rule
+from torchyard.base.documents.checks import At, By, Choice, Key, Text
+from torchyard.base.documents.models import Document, declared, refused, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.base.fields import described
 from torchyard.jobs.spec import own_properties
@@ -132,20 +133,17 @@ def _addresses(value: Any, at: At) -> tuple[str, ...]:
 class NotificationFile(JobPart):
     path_in_file: ClassVar[str] = KEY
 
-    email_on: Annotated[
-        tuple[str, ...], EmailEvents(JobCompleted=Key(), JobFailed=Key(), JobCancelled=Key())
-    ] = ()
-    emails: Annotated[
-        tuple[str, ...],
+    email_on: tuple[str, ...] = declared(
+        (), check=EmailEvents(JobCompleted=Key(), JobFailed=Key(), JobCancelled=Key())
+    )
+    emails: tuple[str, ...] = declared(
+        (),
+        "addresses, 499 characters at most; the server needs a mail server, or a notice says so",
         By(_addresses),
-        Key(
-            "addresses, 499 characters at most; the server needs a mail server, or a notice says so"
-        ),
-    ] = ()
-    webhooks: Annotated[
-        None,
-        Refused("no messages go to Azure DevOps: write `torchyard: {notify: [{url: https://…}]}`"),
-    ] = None
+    )
+    webhooks: None = refused(
+        "no messages go to Azure DevOps: write `torchyard: {notify: [{url: https://…}]}`"
+    )
 
     @rule("email_on", "emails")
     def _both(self) -> None:
@@ -252,10 +250,10 @@ def _items(written: Any, at: At) -> list[Any]:
 class Webhook(Document):
     subject: ClassVar[str] = "a webhook"
 
-    url: Annotated[str, Text(), Key("where messages go")] = ""
-    url_env: Annotated[str, Text(), Key("the secret variable that holds it")] = ""
-    on: Annotated[Any, Key("`completed`, `failed`, `canceled`; all when left out")] = None
-    secret_env: Annotated[str, Text(), Key("the secret variable that signs messages")] = ""
+    url: str = declared("", "where messages go", Text())
+    url_env: str = declared("", "the secret variable that holds it", Text())
+    on: Any = declared(None, "`completed`, `failed`, `canceled`; all when left out")
+    secret_env: str = declared("", "the secret variable that signs messages", Text())
 
 
 def _webhook(item: Any, at: At, variables: _Variables) -> Recipient:

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from torchyard.base.documents import models
-from torchyard.base.documents.models import At, By, Document, Refused
+from torchyard.base.documents import models, pages
+from torchyard.base.documents.checks import At, By, Refused
+from torchyard.base.documents.models import Document
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import described, text
 
@@ -43,7 +44,7 @@ class JobPart(Document):
         hint, meant = cls._hint(key, at, body)
         under = f" under `{'.'.join(map(str, at))}`" if at else ""
         error = InvalidSpec(f"unknown key `{key[:80]}`{under}", hint, at=(*at, key))
-        error.meant_key = meant
+        error.meant_key, error.is_of_key = meant, True
         return error
 
     @classmethod
@@ -87,7 +88,7 @@ def part(model: type[JobPart]) -> By:
 
 def _homes(model: type[Document], key: str, path: str) -> list[str]:
     """Where a key of that name does something, but for `path`."""
-    rows = (row for row in models.walk(model) if row.name == key and row.support == "honoured")
+    rows = (row for row in pages.walk(model) if row.name == key and row.support == "honoured")
     return list(dict.fromkeys(row.parent for row in rows if row.parent not in ("", path)))
 
 

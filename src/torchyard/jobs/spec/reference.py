@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from torchyard.base.documents import models
-from torchyard.base.documents.models import Declared
+from torchyard.base.documents import pages
+from torchyard.base.documents.pages import Declared
 from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.job_spec import JobFile
 
@@ -29,7 +29,7 @@ def page() -> str:
     for paragraph in _INTRODUCTION:
         lines += ["", paragraph]
     sections: dict[str, list[str]] = {"The job": []}
-    for row in models.walk(JobFile):
+    for row in pages.walk(JobFile):
         top, dot, _ = row.path.partition(".")
         sections.setdefault(f"`{top}`" if dot else "The job", []).append(_line(row))
     for title, rows in sections.items():

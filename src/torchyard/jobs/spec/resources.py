@@ -9,11 +9,10 @@ user could think otherwise.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import At, By, Check, Choice, Key, Refused, Text
+from torchyard.base.documents.checks import At, By, Check, Choice, Key, Refused, Text
+from torchyard.base.documents.models import declared, refused
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count, seconds, text
 from torchyard.jobs.spec.parts import JobPart
@@ -98,29 +97,25 @@ class ResourcesFile(JobPart):
     path_in_file: ClassVar[str] = "resources"
     example: ClassVar[str] = "{instance_count: 2}"
 
-    instance_count: Annotated[
-        int, AtLeast(1), Key("default 1; of an elastic job, how many it starts with")
-    ] = 0
-    instance_type: Annotated[
-        str, Text(), Key("nodes are what the compute has; said on the job", "satisfied")
-    ] = ""
-    shm_size: Annotated[
-        str, By(_shm_size), Key("processes have all of the machine's `/dev/shm`", "satisfied")
-    ] = ""
-    docker_args: Annotated[
-        list[str],
+    instance_count: int = declared(
+        0, "default 1; of an elastic job, how many it starts with", AtLeast(1)
+    )
+    instance_type: str = declared(
+        "", "nodes are what the compute has; said on the job", Text(), support="satisfied"
+    )
+    shm_size: str = declared(
+        "", "processes have all of the machine's `/dev/shm`", By(_shm_size), support="satisfied"
+    )
+    docker_args: list[str] = declared(
+        [],
+        "`--shm-size`, `--ipc`, `--gpus`, `--runtime` and `--ulimit` ask for what processes "
+        "have anyway; others are refused",
         By(_docker_args),
-        Key(
-            "`--shm-size`, `--ipc`, `--gpus`, `--runtime` and `--ulimit` ask for what processes "
-            "have anyway; others are refused",
-            "satisfied",
-        ),
-    ] = Field(default_factory=list)
-    properties: Annotated[None, Refused("they are for Azure's own schedulers: remove them")] = None
-    locations: Annotated[None, Refused("nodes are where your machines are: remove it")] = None
-    max_instance_count: Annotated[
-        None, Refused("write `torchyard: {min_nodes: 1, max_nodes: 4}`")
-    ] = None
+        support="satisfied",
+    )
+    properties: None = refused("they are for Azure's own schedulers: remove them")
+    locations: None = refused("nodes are where your machines are: remove it")
+    max_instance_count: None = refused("write `torchyard: {min_nodes: 1, max_nodes: 4}`")
 
     @property
     def notices(self) -> list[str]:
@@ -139,23 +134,21 @@ class LimitsFile(JobPart):
     path_in_file: ClassVar[str] = "limits"
     example: ClassVar[str] = "{timeout: 3600}"
 
-    timeout: Annotated[
-        int, Seconds(), Key("seconds from the start of the ranks; 0 means no limit")
-    ] = 0
+    timeout: int = declared(0, "seconds from the start of the ranks; 0 means no limit", Seconds())
 
 
 class IdentityFile(JobPart):
     path_in_file: ClassVar[str] = "identity"
 
-    type: Annotated[str, _IDENTITY] = "aml_token"
-    client_id: Annotated[None, _NO_IDENTITY_KEY] = None
-    object_id: Annotated[None, _NO_IDENTITY_KEY] = None
-    msi_resource_id: Annotated[None, _NO_IDENTITY_KEY] = None
+    type: str = declared("aml_token", check=_IDENTITY)
+    client_id: None = refused(_NO_IDENTITY_KEY)
+    object_id: None = refused(_NO_IDENTITY_KEY)
+    msi_resource_id: None = refused(_NO_IDENTITY_KEY)
 
 
 class QueueFile(JobPart):
     path_in_file: ClassVar[str] = "queue_settings"
     example: ClassVar[str] = "{job_tier: standard}"
 
-    job_tier: Annotated[str, JOB_TIER] = "standard"
-    priority: Annotated[str, PRIORITY] = "medium"
+    job_tier: str = declared("standard", check=JOB_TIER)
+    priority: str = declared("medium", check=PRIORITY)

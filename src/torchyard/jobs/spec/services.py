@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from torchyard.base.documents.models import At, By, Choice, Key, Text, entries, within
+from torchyard.base.documents.checks import At, By, Choice, Key, Text
+from torchyard.base.documents.models import declared, entries, within
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.parts import JobPart, mapping
@@ -92,21 +91,19 @@ def _properties(value: Any, at: At) -> Mapping[str, Any]:
 class ServiceFile(JobPart):
     path_in_file: ClassVar[str] = "services.*"
 
-    type: Annotated[str, _TYPE] = CUSTOM
-    port: Annotated[int, By(_port), Key("of `custom`; the others need none")] = 0
-    nodes: Annotated[bool, By(_is_on_all_nodes), Key("`all`; the first node when left out")] = False
-    log_dir: Annotated[
-        str, Text(), Key("of `tensor_board`, in the job's folder; all of it by default")
-    ] = ""
-    ssh_public_keys: Annotated[Any, Key(_SSH, "satisfied")] = None
-    properties: Annotated[
-        Mapping[str, Any],
+    type: str = declared(CUSTOM, check=_TYPE)
+    port: int = declared(0, "of `custom`; the others need none", By(_port))
+    nodes: bool = declared(False, "`all`; the first node when left out", By(_is_on_all_nodes))
+    log_dir: str = declared(
+        "", "of `tensor_board`, in the job's folder; all of it by default", Text()
+    )
+    ssh_public_keys: Any = declared(None, _SSH, support="satisfied")
+    properties: Mapping[str, Any] = declared(
+        {},
+        "`logDir` as `log_dir`; `command` of `custom`, or `socket: inherited`: the script is "
+        "started with a Unix socket that already listens",
         By(_properties),
-        Key(
-            "`logDir` as `log_dir`; `command` of `custom`, or `socket: inherited`: the script is "
-            "started with a Unix socket that already listens"
-        ),
-    ] = Field(default_factory=dict)
+    )
 
     def of(self, name: str) -> Service:
         """

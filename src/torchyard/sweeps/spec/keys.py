@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torchyard.base.documents.models import Declared as Key
+from torchyard.base.documents.pages import Declared as Key
 from torchyard.sweeps.spec import own_settings
 
 _READ_ONLY = "only the server writes it: remove it"
