@@ -62,6 +62,7 @@ class ComponentRequest:
 class PortFile(Document):
     """What inputs and outputs have."""
 
+    example: ClassVar[str] = "{type: number}"
     types: ClassVar[tuple[str, ...]] = ()
 
     type: str = declared("", _AS_A_JOB, By(lambda value, at: str(value).lower()))

@@ -134,7 +134,7 @@ BAD: tuple[tuple[str, dict[str, object], str], ...] = (
     ("e/versions/1", {"condaFile": "a: ["}, "not YAML"),
     ("e/versions/1", {"condaFile": "dependencies: [python=3"}, "not YAML"),
     ("e/versions/1", {"image": "private.io/team image"}, "private.io/team image"),
-    ("e/versions/1", {"image": IMAGE, "osType": "Windows"}, "linux"),
+    ("e/versions/1", {"image": IMAGE, "osType": "Windows"}, "`os_type: windows`"),
     ("e/versions/1", {"image": IMAGE, "tags": "x"}, "`tags`"),
     ("e/versions/1", {"image": IMAGE, "isArchived": "yes"}, "`isArchived`"),
     ("e/versions/1", {"build": {"dockerfilePath": "Dockerfile"}}, "contextUri"),

@@ -193,12 +193,12 @@ class Document(BaseModel):
     def unknown_key(cls, key: str, at: At, body: Mapping[str, Any]) -> InvalidSpec:
         """What to raise for a key that is not declared; `body` is the mapping at `at`."""
         known = [name for name, each in keys(cls).items() if each.support != "refused"]
-        return fields.unknown_key(key, known, at, inside=str(at[-1]) if at else "")
+        return fields.unknown_key(key, known, at, inside=_called(at))
 
     @classmethod
     def not_a_mapping(cls, value: Any, at: At) -> InvalidSpec:
         known = [name for name, key in keys(cls).items() if key.support != "refused"]
-        subject = f"`{at[-1]}`" if at else cls.subject
+        subject = f"`{_called(at)}`" if at else cls.subject
         hint = f"known keys: {', '.join(known)}"
         if cls.example:
             hint = f"for example `{f'{at[-1]}: ' if at else ''}{cls.example}`"
@@ -344,6 +344,13 @@ def _around(
         assert inner is not None
         model = inner
     return body, model
+
+
+def _called(at: At) -> str:
+    """What is at `at`, by its key; an entry of a list by its position, too."""
+    if len(at) > 1 and isinstance(at[-1], int):
+        return f"{at[-2]}.{at[-1]}"
+    return str(at[-1]) if at else ""
 
 
 def _name(key: Any) -> str:
