@@ -418,8 +418,8 @@ def test_no_setting_of_slurm_is_read_by_a_shell(tmp_path: Path) -> None:
         (programs / name).chmod(0o755)
     texts = ("partition", "account", "qos", "constraint", "time_limit", "gres", "reservation")
     # Whatever a check of theirs says.
-    words = {**dict.fromkeys(texts, SHELL), "python": SHELL, "node_folder": SHELL}
-    settings = SlurmSettings.model_construct(**words)
+    written: Any = {**dict.fromkeys(texts, SHELL), "python": SHELL, "node_folder": SHELL}
+    settings = SlurmSettings.model_construct(**written)
     start = NodeStart("attempt", ["http://127.0.0.1:9"], SHELL, "0" * 64, SHELL, SHELL, SHELL)
     script = batch_script.text(start, settings.python, f"torchyard {SHELL}")
     slurm = Slurm({"PATH": f"{programs}:/usr/bin:/bin"})

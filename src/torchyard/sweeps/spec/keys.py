@@ -1,7 +1,7 @@
 """Every key of a sweep file, and how it is supported.
 
 Owns: the tables of keys; the page of them in the docs.
-Leaves: reading values to sweep_spec.py and its neighbours; the keys of a job to jobs/spec/keys.py.
+Leaves: reading values to sweep_spec.py and its neighbours; the keys of a job to jobs/spec/.
 Always: a key is honoured, satisfied by what is there anyway, or refused by name; never ignored.
 """
 
