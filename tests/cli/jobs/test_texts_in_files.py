@@ -19,7 +19,8 @@ from torchyard.endpoints.spec.deployment_spec import CodeFile, ModelFile, Online
 from torchyard.endpoints.spec.endpoint_spec import OnlineEndpointFile
 from torchyard.jobs.spec import keys as job_keys
 from torchyard.jobs.spec.keys import Key
-from torchyard.sweeps.spec import keys as sweep_keys
+from torchyard.sweeps.spec.sweep_spec import SweepFile
+from torchyard.sweeps.spec.trials import TrialFile
 
 WRITTEN = ["1.10", "1e3", "0x10", "007", "yes", "off", "2024-01-02", "1_000", "22:30", "+1", "1.0"]
 WRITTEN += ["3", "true"]
@@ -53,8 +54,8 @@ def _table(model: type[models.Document]) -> list[Key]:
 
 TABLES: dict[str, tuple[str, Sequence[Key]]] = {
     "job": ("", job_keys.TABLE),
-    "sweep": ("", sweep_keys.TOP),
-    "trial": ("trial.", sweep_keys.TRIAL),
+    "sweep": ("", _table(SweepFile)),
+    "trial": ("trial.", _table(TrialFile)),
     "endpoint": ("", _table(OnlineEndpointFile)),
     "deployment": ("", _table(OnlineDeploymentFile)),
     "model": ("model.", _table(ModelFile)),

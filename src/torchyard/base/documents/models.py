@@ -33,11 +33,12 @@ from typing_extensions import Self
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions
-from torchyard.base.errors import InvalidSpec
+from torchyard.base.errors import InvalidSpec, nearest
 
 At = tuple[str | int, ...]
 Support = Literal["honoured", "satisfied", "refused"]
 Rule = TypeVar("Rule", bound=Callable[..., Any])
+Value = TypeVar("Value")
 
 _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 _RULE = "_torchyard_rule_of"
@@ -219,6 +220,51 @@ class Word(Check):
         return {"enum": list(self._words)}
 
 
+class Choice(Check):
+    """One of some values, each with what it does; written as those of `Word`.
+
+    A value that is refused has as its note what to do instead.
+    """
+
+    def __init__(self, **values: Key) -> None:
+        self.values: Mapping[str, Key] = values
+
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> str:
+        written = fields.text(body, key, at)
+        if not written:
+            return str(default or "")
+        value = self.find(written, key, at)
+        if self.values[value].support == "refused":
+            raise InvalidSpec(
+                f"`{key}: {value}` is not served",
+                self.values[value].note,
+                code="not_served",
+                at=(*at, key),
+            )
+        return value
+
+    def find(self, written: str, key: str, at: At) -> str:
+        """The value that is meant, be it refused.
+
+        Raises:
+            InvalidSpec: there is none.
+        """
+        for value in self.values:
+            if _plain(value) == _plain(written):
+                return value
+        guess = nearest(written, self.values)
+        served = [value for value, each in self.values.items() if each.support != "refused"]
+        raise InvalidSpec(
+            f"`{written}` is not a valid `{key}`",
+            f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(served)}",
+            at=(*at, key),
+        )
+
+    def schema(self) -> dict[str, Any]:
+        served = [value for value, each in self.values.items() if each.support != "refused"]
+        return {"enum": served}
+
+
 @dataclass(frozen=True)
 class Truth(Check):
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> bool:
@@ -307,24 +353,22 @@ class Document(BaseModel):
         Raises:
             InvalidSpec: the first fault in the order of the document; it carries the others.
         """
-        faults: list[InvalidSpec] = []
-        broken: list[At] = []
-        try:
-            model = cls.model_validate(body)
-        except ValidationError as error:
-            for each in error.errors():
-                faults.append(cls._fault(body, each, at))
-                broken.append(each["loc"])
-            if broken == [()]:
-                raise faults[0] from None
+        found = _Found(at)
+        rest = body
+        while True:
             try:
-                model = cls.model_validate(_without(body, broken))
-            except ValidationError:
-                raise _joined(faults, body, at) from None
-        faults += _broken_rules(model, (), at, broken)
-        faults += cls._further_faults(body, at)
-        if faults:
-            raise _joined(faults, body, at)
+                model = cls.model_validate(rest)
+                break
+            except ValidationError as error:
+                reduced = found.left_out(cls, rest, error)
+            if reduced is rest:
+                raise found.error(body)
+            rest = reduced
+        further = cls._further_faults(rest, at)
+        found.broken += [fault.at[len(at) :] for fault in further]
+        found.faults += [*further, *_broken_rules(model, (), at, found)]
+        if found.faults:
+            raise found.error(body)
         return model
 
     @classmethod
@@ -342,7 +386,7 @@ class Document(BaseModel):
             except InvalidSpec as error:
                 faults.append(error)
         if faults:
-            raise _joined(faults, bodies, at)
+            raise joined(faults, bodies, at)
         return models
 
     @classmethod
@@ -355,6 +399,12 @@ class Document(BaseModel):
         """What to raise for a key that is not declared; `body` is the mapping at `at`."""
         known = [name for name, each in keys(cls).items() if each.support != "refused"]
         return fields.unknown_key(key, known, at, inside=str(at[-1]) if at else "")
+
+    @classmethod
+    def missing_key(cls, key: str, at: At) -> InvalidSpec:
+        """What to raise where a key that has no default is left out."""
+        subject = f"`{at[-1]}`" if at else cls.subject
+        return InvalidSpec(f"{subject} has no `{key}`", f"add `{key}: …`", at=at)
 
     @classmethod
     def not_a_mapping(cls, value: Any, at: At) -> InvalidSpec:
@@ -377,6 +427,8 @@ class Document(BaseModel):
         key, outer = str(place[-1]), (*at, *place[:-1])
         if kind == "extra_forbidden":
             return model.unknown_key(key, outer, around)
+        if kind == "missing":
+            return model.missing_key(key, outer)
         check = error.get("ctx", {}).get("check")
         assert isinstance(check, Check), error
         name = next(
@@ -402,6 +454,26 @@ class File(Document):
     @classmethod
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
         return list(expressions.unresolved(body, cls.resolved, at))
+
+
+def entries(
+    bodies: Mapping[str, Any], at: At, read: Callable[[Any, At], Value]
+) -> dict[str, Value]:
+    """Each entry of a mapping of names, read.
+
+    Raises:
+        InvalidSpec: the faults of all of them.
+    """
+    values: dict[str, Value] = {}
+    faults: list[InvalidSpec] = []
+    for name, body in bodies.items():
+        try:
+            values[name] = read(body, (*at, name))
+        except InvalidSpec as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults, bodies, at)
+    return values
 
 
 def keys(model: type[Document]) -> dict[str, Key]:
@@ -449,41 +521,103 @@ def _around(
     return body, model
 
 
-def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
-    """A copy without what stands at these places."""
-    for place in places:
-        body = _without_one(body, place)
-    return body
+class _Found:
+    """The faults of a document while it is read, and what was changed to read on.
+
+    A key whose right name is known is read under that one; what else is wrong is left out.
+    """
+
+    def __init__(self, at: At) -> None:
+        self._at = at
+        self._renamed: list[tuple[At, str]] = []
+        self._unknown: list[At] = []
+        self.faults: list[InvalidSpec] = []
+        self.broken: list[At] = []
+
+    def left_out(self, model: type[Document], body: Any, error: ValidationError) -> Any:
+        """The document without the faults; itself where that is not possible."""
+        rest, missing = body, []
+        for each in error.errors():
+            place = each["loc"]
+            fault = model._fault(body, each, self._at)
+            if each["type"] == "missing":
+                missing.append((place, fault))
+                continue
+            self.faults.append(fault)
+            if not place:
+                return body
+            is_unknown = each["type"] == "extra_forbidden"
+            others = {**_around(model, body, place)[0], **_around(model, rest, place)[0]}
+            if is_unknown and fault.meant_key and fault.meant_key not in others:
+                rest = _with_key(rest, place, fault.meant_key)
+                self._renamed.append(((*self._at, *place), fault.meant_key))
+                continue
+            rest = _without(rest, place)
+            self.broken.append(place)
+            if is_unknown:
+                self._unknown.append(place)
+        if rest is body:
+            self.faults += [fault for place, fault in missing if not self.has_unknown(place[:-1])]
+        return rest
+
+    def has_unknown(self, place: At) -> bool:
+        """Whether a key of that mapping is not known: what it lacks may be meant by that."""
+        return any(each[:-1] == place for each in self._unknown)
+
+    def error(self, body: Any) -> InvalidSpec:
+        for fault in self.faults:
+            for each in (fault, *fault.others):
+                each.at = self._as_written(each.at)
+        return joined(self.faults, body, self._at)
+
+    def _as_written(self, at: At) -> At:
+        for written, key in reversed(self._renamed):
+            if at[: len(written)] == (*written[:-1], key):
+                at = (*written, *at[len(written) :])
+        return at
 
 
-def _without_one(body: Any, place: Sequence[str | int]) -> Any:
-    if not place:
-        return {}
+def _without(body: Any, place: At) -> Any:
+    """A copy without what stands there."""
     step, rest = place[0], place[1:]
-    if not isinstance(body, Mapping) or step not in body:
-        return body
-    others = {key: value for key, value in body.items() if key != step}
-    return {**others, step: _without_one(body[step], rest)} if rest else others
+    return {
+        key: _without(value, rest) if str(key) == step else value
+        for key, value in body.items()
+        if rest or str(key) != step
+    }
 
 
-def _broken_rules(
-    model: Document, place: At, at: At, broken: Sequence[Sequence[str | int]]
-) -> Iterator[InvalidSpec]:
+def _with_key(body: Any, place: At, meant: str) -> Any:
+    """A copy in which the key that stands there is called `meant`."""
+    step, rest = place[0], place[1:]
+    return {
+        (key if rest or str(key) != step else meant): _with_key(value, rest, meant)
+        if rest and str(key) == step
+        else value
+        for key, value in body.items()
+    }
+
+
+def _broken_rules(model: Document, place: At, at: At, found: _Found) -> Iterator[Any]:
     def is_whole(name: str) -> bool:
         here = (*place, name)
-        return not any(tuple(each[: len(here)]) == here for each in broken)
+        return not any(tuple(each[: len(here)]) == here for each in found.broken)
 
     for name in type(model).model_fields:
         inner = getattr(model, name)
         if isinstance(inner, Document):
-            yield from _broken_rules(inner, (*place, name), (*at, name), broken)
+            yield from _broken_rules(inner, (*place, name), (*at, name), found)
     for method in _rules(type(model)):
         if all(map(is_whole, getattr(method, _RULE))):
             try:
                 method(model)
             except InvalidSpec as error:
-                error.at = (*at, *error.at)
-                yield error
+                for each in (error, *error.others):
+                    each.at = (*at, *each.at)
+                if error.at == at and found.has_unknown(place):
+                    yield from error.others
+                else:
+                    yield error
 
 
 def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
@@ -492,9 +626,9 @@ def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
         yield from (method for method in methods if hasattr(method, _RULE))
 
 
-def _joined(faults: Iterable[InvalidSpec], body: Any, at: At) -> InvalidSpec:
+def joined(faults: Iterable[InvalidSpec], body: Any, at: At) -> InvalidSpec:
     """One error that carries all of them, in the order of the document."""
-    every = [each for fault in faults for each in (fault, *fault.others)]
+    every: list[Any] = [each for fault in faults for each in (fault, *fault.others)]
     first, *rest = sorted(every, key=lambda fault: _position(body, fault.at[len(at) :]))
     first.add_others(rest)
     return first

@@ -12,37 +12,54 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base.documents import expressions, faults
+from pydantic import Field
+
+from torchyard.base.documents.models import (
+    At,
+    By,
+    Choice,
+    Document,
+    File,
+    Key,
+    Refused,
+    Text,
+    Texts,
+    Whole,
+    rule,
+)
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import count, described, in_seconds, mapping, text, texts, unknown_key
-from torchyard.jobs.spec import own_properties
-from torchyard.jobs.spec.values import experiment_name, name
-from torchyard.sweeps.spec import early_termination, own_settings, sampling, space_reading, trials
+from torchyard.base.fields import described, in_seconds, texts
+from torchyard.jobs.spec import own_properties, values
+from torchyard.sweeps.spec import (
+    early_termination,
+    objectives,
+    own_settings,
+    sampling,
+    space_reading,
+    trials,
+)
 from torchyard.sweeps.spec.early_termination import Policy
-from torchyard.sweeps.spec.keys import TOP
+from torchyard.sweeps.spec.objectives import Objective
 from torchyard.sweeps.spec.own_settings import OwnSettings
 from torchyard.sweeps.spec.sampling import Sampling
+from torchyard.sweeps.spec.search_space import Choice as ChoiceParameter
 from torchyard.sweeps.spec.search_space import SearchSpace, Value, contains
-from torchyard.sweeps.spec.words import one_of
+from torchyard.sweeps.spec.trials import AS_A_JOB
 
-__all__ = ["Limits", "Objective", "Sampling", "SweepSpec", "read"]
+__all__ = ["Limits", "Objective", "Sampling", "SweepFile", "SweepSpec", "read"]
 
-_GOALS = ("minimize", "maximize")
 _DEFAULT_TRIALS = 1000
 _MOST_TRIALS = 100_000
 _DEFAULT_TIMEOUT_S = 5_184_000.0
 _LONGEST_S = 10 * 365 * 86_400.0
-_MOST_OBJECTIVES = 10
-_RESOLVED = ("trial.command", "trial.environment_variables.*", "outputs.*.path")
-
-
-@dataclass(frozen=True)
-class Objective:
-    primary_metric: str
-    goal: str
-    """`minimize` or `maximize`."""
+_READ_ONLY = Refused("only the server writes it: remove it")
+_OF_EVERY_TRIAL = Key(f"of every trial; {AS_A_JOB}")
+# What the settings of the sweep itself and the search space are read from.
+_OWN = ("torchyard", "properties")
+_SPACE = ("search_space", "sampling_algorithm", *_OWN)
 
 
 @dataclass(frozen=True)
@@ -109,7 +126,8 @@ class SweepSpec:
         Raises:
             InvalidSpec: its command and the search space don't go together.
         """
-        return dataclasses.replace(self, trial=trials.read_inline(trial))._checked()
+        spec = dataclasses.replace(self, trial=trials.read_inline(trial))
+        return dataclasses.replace(spec, notices=(*self.notices, *spec.trial_notices()))
 
     def with_seed(self, seed: int) -> SweepSpec:
         """The same sweep with the seed that was drawn for it."""
@@ -123,10 +141,13 @@ class SweepSpec:
         inside = tuple(point for point in points if contains(self.space, point))
         return dataclasses.replace(self, warm_start=inside)
 
-    def _checked(self) -> SweepSpec:
-        """The same sweep, with the notices that its trials will have."""
-        notices = trials.check(self.trial, self.space, self.inputs, self._trial_frame(0))
-        return dataclasses.replace(self, notices=(*self.notices, *notices))
+    def trial_notices(self) -> tuple[str, ...]:
+        """Those that its trials will have.
+
+        Raises:
+            InvalidSpec: as `trials.check`.
+        """
+        return trials.check(self.trial, self.space, self.inputs, self._trial_frame(0))
 
     def _trial_frame(self, number: int) -> dict[str, Any]:
         """What the sweep itself gives its trials, without what is empty."""
@@ -151,191 +172,279 @@ class SweepSpec:
         return {key: value for key, value in frame.items() if value not in ("", {}, None)}
 
 
-@faults.all_at_once
-def read(document: Any) -> SweepSpec:
-    """Check a sweep file's mapping and give every key its default.
-
-    Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
-    """
-    written = mapping(document, "the sweep")
-    _check_keys(written)
-    expressions.refuse(written, _RESOLVED)
-    sweep = own_properties.with_mapping(written)
-    properties = texts(sweep, "properties")
-    own_values = own_settings.read(properties)
-    searched = sampling.read(
-        sweep.get("sampling_algorithm"),
-        own_values.sampler,
-        own_values.seed,
-        own_values.constraints,
-        "torchyard.seed",
-    )
-    if sweep.get("search_space") is None:
-        raise InvalidSpec(
-            "the sweep has no `search_space`",
-            "for example `search_space: {lr: {type: uniform, min_value: 0.01, max_value: 0.1}}`",
-        )
-    space = space_reading.read(sweep["search_space"], ("search_space",), searched.base)
-    objectives = _objectives(sweep, own_values)
-    sampling.check(searched, space, len(objectives))
-    limits = _limits(sweep, own_values)
-    trial, component = trials.read(sweep)
-    spec = SweepSpec(
-        space=space,
-        sampling=searched,
-        objectives=objectives,
-        limits=limits,
-        trial=trial,
-        component=component,
-        early_termination=_policy(sweep, own_values),
-        warm_start=own_settings.warm_start(own_values.warm_start, space),
-        name=_name(sweep, limits),
-        display_name=text(sweep, "display_name"),
-        experiment_name=experiment_name(sweep) or "Default",
-        description=text(sweep, "description"),
-        tags=texts(sweep, "tags"),
-        properties=properties,
-        trial_properties=_trial_properties(properties),
-        compute=text(sweep, "compute"),
-        inputs=_section(sweep, "inputs"),
-        outputs=_section(sweep, "outputs"),
-        identity=_section(sweep, "identity"),
-        resources=_section(sweep, "resources"),
-        queue_settings=_section(sweep, "queue_settings"),
-        parent_job_name=name(sweep, "parent_job_name"),
-        notices=(*space_reading.notices(space), *_search_notices(searched, limits)),
-    )
-    return spec._checked() if trial else spec
-
-
-def _check_keys(sweep: Mapping[str, Any]) -> None:
-    known_keys = {key.name: key for key in TOP}
-    for key, value in sweep.items():
-        known_key = known_keys.get(key)
-        if known_key is None:
-            raise unknown_key(str(key), list(known_keys))
-        if known_key.support == "refused" and value not in (None, "", {}, []):
-            raise InvalidSpec(
-                f"`{key}` is not served", known_key.note, code="not_served", at=(key,)
-            )
-    if sweep.get("type") is not None:
-        one_of(sweep, "type", ("sweep",), ())
-
-
-def _section(sweep: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = sweep.get(key) or {}
-    if not isinstance(value, Mapping):
-        raise InvalidSpec(
-            f"`{key}` must be a mapping of keys to values, not {described(value)}",
-            f"write `{key}:` with one key a line below it",
-            at=(key,),
-        )
-    return value
-
-
-def _name(sweep: Mapping[str, Any], limits: Limits) -> str:
-    """Short enough for its trials' names."""
-    value = name(sweep, "name")
-    limit = 255 - len(f"_{limits.max_total_trials}")
-    if len(value) > limit:
-        raise InvalidSpec(
-            f"`name` has {len(value)} characters, and trials are named `<name>_<number>`",
-            f"use {limit} characters at most",
-            at=("name",),
-        )
-    return value
-
-
-def _objectives(sweep: Mapping[str, Any], own_values: OwnSettings) -> tuple[Objective, ...]:
-    several_at = ("properties", "torchyard.objectives")
-    objectives = [
-        _objective(body, (*several_at, index)) for index, body in enumerate(own_values.objectives)
-    ]
-    if sweep.get("objective") is not None:
-        first = _objective(sweep["objective"], ("objective",))
-        objectives = [first, *(other for other in objectives if other != first)]
-    if not objectives:
-        raise InvalidSpec(
-            "the sweep has no `objective`",
-            "for example `objective: {goal: minimize, primary_metric: val_loss}`",
-        )
-    metrics = [objective.primary_metric for objective in objectives]
-    if len(set(metrics)) < len(metrics) or len(metrics) > _MOST_OBJECTIVES:
-        raise InvalidSpec(
-            f"a metric is an objective twice, or there are more than {_MOST_OBJECTIVES} objectives",
-            "name each metric once",
-            at=several_at,
-        )
-    return tuple(objectives)
-
-
-def _objective(body: Any, at: tuple[str | int, ...]) -> Objective:
-    if not isinstance(body, Mapping):
-        raise InvalidSpec(
-            f"an objective must be a mapping, not {described(body)}",
-            "for example `{goal: minimize, primary_metric: val_loss}`",
-            at=at,
-        )
-    for key in body:
-        if key not in ("goal", "primary_metric"):
-            raise unknown_key(str(key), ("goal", "primary_metric"), at, inside="objective")
-    return Objective(
-        own_settings.metric_name(body.get("primary_metric"), at), one_of(body, "goal", _GOALS, at)
-    )
-
-
-def _limits(sweep: Mapping[str, Any], own_values: OwnSettings) -> Limits:
-    body = _section(sweep, "limits")
-    keys = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
-    for key in body:
-        if key not in keys:
-            raise unknown_key(str(key), keys, ("limits",), inside="limits")
-    total = count(body, keys[0], ("limits",), default=_DEFAULT_TRIALS, least=1)
-    if total > _MOST_TRIALS:
-        raise InvalidSpec(
-            f"`max_total_trials` is above {_MOST_TRIALS}", "lower it", at=("limits", keys[0])
-        )
-    concurrent = count(body, keys[1], ("limits",), default=total, least=1)
-    if concurrent > total:
-        raise InvalidSpec(
-            f"`max_concurrent_trials` is {described(concurrent)[1:-1]}, and `max_total_trials` is "
-            f"{total}",
-            f"write {total} or less",
-            at=("limits", keys[1]),
-        )
-    return Limits(
-        total,
-        concurrent,
-        _seconds(body, "timeout") or _DEFAULT_TIMEOUT_S,
-        _seconds(body, "trial_timeout"),
-        own_values.max_failed_trials,
-    )
-
-
-def _seconds(body: Mapping[str, Any], key: str) -> float:
-    value = body.get(key)
-    if value is None:
-        return 0.0
+def _seconds(value: Any, at: At) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or math.isnan(value) or not 0 <= value <= _LONGEST_S:
         raise InvalidSpec(
-            f"`{key}` must be a number of seconds, up to ten years",
-            f"for example `{key}: {in_seconds(value) or 3600}`",
-            at=("limits", key),
+            f"`{at[-1]}` must be a number of seconds, up to ten years",
+            f"for example `{at[-1]}: {in_seconds(value) or 3600}`",
+            at=at,
         )
     return float(value)
 
 
-def _policy(sweep: Mapping[str, Any], own_values: OwnSettings) -> Policy | None:
-    key_path = ("properties", "torchyard.early_termination")
-    policy = early_termination.read(sweep.get("early_termination"), ("early_termination",))
-    own_policy = early_termination.read(own_values.early_termination, key_path)
-    if policy is not None and own_policy is not None and policy != own_policy:
-        raise InvalidSpec(
-            "the sweep has two policies of early termination", "keep one", at=key_path
+class LimitsFile(Document):
+    max_total_trials: Annotated[int, Whole(1, _MOST_TRIALS), Key("up to 100,000")] = _DEFAULT_TRIALS
+    max_concurrent_trials: Annotated[
+        int | None,
+        Whole(1, _MOST_TRIALS),
+        Key("default: `max_total_trials`, which it must not exceed"),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        By(_seconds),
+        Key("seconds from the sweep's start to its end; default 5,184,000 (60 days)"),
+    ] = None
+    trial_timeout: Annotated[
+        float | None, By(_seconds), Key("seconds from the start of a trial's ranks; default: none")
+    ] = None
+
+    @rule("max_total_trials", "max_concurrent_trials")
+    def _concurrent(self) -> None:
+        concurrent, total = self.max_concurrent_trials, self.max_total_trials
+        if concurrent is not None and concurrent > total:
+            raise InvalidSpec(
+                f"`max_concurrent_trials` is {concurrent}, and `max_total_trials` is {total}",
+                f"write {total} or less",
+                at=("max_concurrent_trials",),
+            )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            self.max_total_trials,
+            self.max_concurrent_trials or self.max_total_trials,
+            self.timeout or _DEFAULT_TIMEOUT_S,
+            self.trial_timeout or 0.0,
         )
-    return policy or own_policy
+
+
+def _section(value: Any, at: At) -> Mapping[str, Any]:
+    if value and not isinstance(value, Mapping):
+        raise InvalidSpec(
+            f"`{at[-1]}` must be a mapping of keys to values, not {described(value)}",
+            f"write `{at[-1]}:` with one key a line below it",
+            at=at,
+        )
+    return value or {}
+
+
+def _limits(value: Any, at: At) -> Limits:
+    return LimitsFile.read(_section(value, at), at).limits
+
+
+def _name(value: Any, at: At) -> str:
+    return values.name({str(at[-1]): value}, str(at[-1]), at[:-1])
+
+
+def _experiment_name(value: Any, at: At) -> str:
+    return values.experiment_name({"experiment_name": value})
+
+
+_EMPTY: Any = Field(default_factory=dict)
+_SAMPLING, _OBJECTIVE = By(sampling.read), By(objectives.read)
+_POLICY, _TRIAL = By(early_termination.read), By(trials.read)
+
+
+class SweepFile(File):
+    subject: ClassVar[str] = "the sweep"
+    resolved: ClassVar[Sequence[str]] = (
+        "trial.command",
+        "trial.environment_variables.*",
+        "outputs.*.path",
+    )
+
+    type: Annotated[str, Choice(sweep=Key()), Key("`sweep`")] = "sweep"
+    name: Annotated[
+        str, By(_name), Key("once in a workspace; trials are `<name>_0`, `<name>_1`, …")
+    ] = ""
+    display_name: Annotated[
+        str, Text(), Key("what lists show; of trials with their number behind it")
+    ] = ""
+    experiment_name: Annotated[str, By(_experiment_name), Key("of the sweep and of its trials")] = (
+        ""
+    )
+    description: Annotated[str, Text(), Key()] = ""
+    tags: Annotated[dict[str, str], Texts(), Key("of the sweep")] = _EMPTY
+    properties: Annotated[
+        dict[str, str],
+        Texts(),
+        Key("of the sweep; those below `torchyard.` also of its trials"),
+    ] = _EMPTY
+    trial: Annotated[
+        Mapping[str, Any] | str | None,
+        _TRIAL,
+        Key("the trial, see below, or a component: `azureml:<name>:<version>`"),
+    ] = None
+    search_space: Annotated[Any, Key("hyperparameters by name, see below")] = None
+    sampling_algorithm: Annotated[
+        Sampling | None,
+        _SAMPLING,
+        Key("`random`, `grid`, `bayesian`, or a mapping, see below"),
+    ] = None
+    objective: Annotated[
+        Objective | None,
+        _OBJECTIVE,
+        Key("`{goal: minimize, primary_metric: …}`; `maximize` in any case"),
+    ] = None
+    early_termination: Annotated[
+        Policy | None, _POLICY, Key("a policy, see below; none when left out")
+    ] = None
+    limits: Annotated[Limits, By(_limits), Key("see below")] = Limits()
+    inputs: Annotated[Mapping[str, Any], By(_section), _OF_EVERY_TRIAL] = _EMPTY
+    outputs: Annotated[Mapping[str, Any], By(_section), _OF_EVERY_TRIAL] = _EMPTY
+    compute: Annotated[str, Text(), _OF_EVERY_TRIAL] = ""
+    identity: Annotated[Mapping[str, Any], By(_section), Key(AS_A_JOB)] = _EMPTY
+    resources: Annotated[
+        Mapping[str, Any],
+        By(_section),
+        Key("of every trial, where `trial.resources` says nothing else"),
+    ] = _EMPTY
+    queue_settings: Annotated[Mapping[str, Any], By(_section), Key(AS_A_JOB)] = _EMPTY
+    parent_job_name: Annotated[str, By(_name), Key("a job of the same workspace")] = ""
+    torchyard: Annotated[Any, Key("torchyard's own, see below; others are the trials'")] = None
+    id: Annotated[None, _READ_ONLY] = None
+    status: Annotated[None, _READ_ONLY] = None
+    creation_context: Annotated[None, _READ_ONLY] = None
+
+    @rule("name", "limits")
+    def _short_name(self) -> None:
+        """Short enough for its trials' names."""
+        limit = 255 - len(f"_{self.limits.max_total_trials}")
+        if len(self.name) > limit:
+            raise InvalidSpec(
+                f"`name` has {len(self.name)} characters, and trials are named `<name>_<number>`",
+                f"use {limit} characters at most",
+                at=("name",),
+            )
+
+    @rule(*_OWN)
+    def own(self) -> OwnSettings:
+        return own_settings.read(self.all_properties)
+
+    @property
+    def all_properties(self) -> dict[str, str]:
+        """With the mapping `torchyard:` among them."""
+        written = {} if self.torchyard is None else {"torchyard": self.torchyard}
+        return texts(
+            own_properties.with_mapping({"properties": self.properties, **written}), "properties"
+        )
+
+    @rule("sampling_algorithm", *_OWN)
+    def searched(self) -> Sampling:
+        own = self.own()
+        return sampling.joined(self.sampling_algorithm, own.sampler, own.seed, own.constraints)
+
+    @rule("objective", *_OWN)
+    def all_objectives(self) -> tuple[Objective, ...]:
+        return objectives.joined(self.objective, self.own().objectives)
+
+    @rule("early_termination", *_OWN)
+    def policy(self) -> Policy | None:
+        policies = {self.early_termination, self.own().early_termination} - {None}
+        if len(policies) > 1:
+            raise InvalidSpec(
+                "the sweep has two policies of early termination",
+                "keep one",
+                at=("properties", "torchyard.early_termination"),
+            )
+        return next(iter(policies), None)
+
+    @rule("search_space")
+    def parsed_space(self) -> SearchSpace:
+        if self.search_space is None:
+            raise InvalidSpec(
+                "the sweep has no `search_space`",
+                "for example `search_space: {lr: {type: uniform, min_value: 0.01, "
+                "max_value: 0.1}}`",
+            )
+        return space_reading.parse(self.search_space, ("search_space",))
+
+    @cached_property
+    def space(self) -> SearchSpace:
+        algorithm = self.sampling_algorithm or Sampling("random")
+        return space_reading.with_base(self.parsed_space(), algorithm.base, ("search_space",))
+
+    @rule(*_SPACE)
+    def warm_start(self) -> tuple[Mapping[str, Value], ...] | str:
+        return own_settings.warm_start(self.own().warm_start, self.space)
+
+    @rule("objective", *_SPACE)
+    def _can_be_searched(self) -> None:
+        sampling.check(self.searched(), self.space, len(self.all_objectives()))
+
+    @rule("trial")
+    def _has_trial(self) -> None:
+        if self.trial is None:
+            raise InvalidSpec("the sweep has no `trial`", trials.EXAMPLE)
+
+    @rule("trial", "inputs", "outputs", "compute", *_SPACE)
+    def _trials(self) -> object:
+        return self.trial_notices
+
+    @cached_property
+    def trial_notices(self) -> tuple[str, ...]:
+        """As of `trials.check`; of a faulty search space only the names count."""
+        if not isinstance(self.trial, Mapping) or not isinstance(self.search_space, Mapping):
+            return ()
+        try:
+            space = self.space
+        except InvalidSpec:
+            space = SearchSpace({str(name): ChoiceParameter((1,)) for name in self.search_space})
+        return self._with_space(space).trial_notices()
+
+    @property
+    def spec(self) -> SweepSpec:
+        own, searched = self.own(), self.searched()
+        limits = dataclasses.replace(self.limits, max_failed_trials=own.max_failed_trials)
+        return dataclasses.replace(
+            self._with_space(self.space),
+            sampling=searched,
+            objectives=self.all_objectives(),
+            limits=limits,
+            early_termination=self.policy(),
+            warm_start=self.warm_start(),
+            notices=(
+                *space_reading.notices(self.space),
+                *_search_notices(searched, limits),
+                *self.trial_notices,
+            ),
+        )
+
+    def _with_space(self, space: SearchSpace) -> SweepSpec:
+        """What the jobs of trials are made from."""
+        properties = self.all_properties
+        return SweepSpec(
+            space=space,
+            sampling=Sampling("random"),
+            objectives=(),
+            limits=self.limits,
+            trial=self.trial if isinstance(self.trial, Mapping) else {},
+            component=self.trial if isinstance(self.trial, str) else "",
+            name=self.name,
+            display_name=self.display_name,
+            experiment_name=self.experiment_name or "Default",
+            description=self.description,
+            tags=self.tags,
+            properties=properties,
+            trial_properties=_trial_properties(properties),
+            compute=self.compute,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            identity=self.identity,
+            resources=self.resources,
+            queue_settings=self.queue_settings,
+            parent_job_name=self.parent_job_name,
+        )
+
+
+def read(document: Any) -> SweepSpec:
+    """Check a sweep file's mapping and give every key its default.
+
+    Raises:
+        InvalidSpec: the first thing that is wrong, with its place and the others.
+    """
+    return SweepFile.read(document).spec
 
 
 def _trial_properties(properties: Mapping[str, str]) -> dict[str, str]:

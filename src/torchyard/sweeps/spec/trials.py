@@ -8,15 +8,17 @@ Always: a sweep is accepted only if the document of a trial would be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from torchyard.base.documents import secret_variables
+from torchyard.base.documents.models import At, Document, Key
 from torchyard.base.errors import InvalidSpec, moved
-from torchyard.base.fields import described, unknown_key
+from torchyard.base.fields import described
 from torchyard.jobs.spec import job_spec
 from torchyard.shared.secret_values import looks_secret
 from torchyard.sweeps.spec import trial_command
-from torchyard.sweeps.spec.keys import TRIAL
 from torchyard.sweeps.spec.search_space import (
     Choice,
     Normal,
@@ -27,39 +29,54 @@ from torchyard.sweeps.spec.search_space import (
     Value,
 )
 
+AS_A_JOB = "as of a job: see [the job file](job-file.md)"
+EXAMPLE = (
+    "for example `trial: {command: python train.py --lr ${{search_space.lr}}, environment: python}`"
+)
 _LONGEST_COMPONENT = 2048
 
 
-def read(sweep: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """(the inline trial, the reference to a component); one of them is empty.
+class TrialFile(Document):
+    schema_: Annotated[Any, Key("for editors; not read", "satisfied")] = Field(
+        None, alias="$schema"
+    )
+    type: Annotated[Any, Key("`command`", "satisfied")] = None
+    command: Annotated[Any, Key("`${{search_space.<name>}}` stands for a value")] = None
+    code: Annotated[Any, Key(AS_A_JOB)] = None
+    environment: Annotated[Any, Key(AS_A_JOB)] = None
+    environment_variables: Annotated[Any, Key("beside `AZUREML_SWEEP_<name>` of each value")] = None
+    distribution: Annotated[Any, Key(AS_A_JOB)] = None
+    resources: Annotated[Any, Key(AS_A_JOB)] = None
+    services: Annotated[Any, Key(AS_A_JOB)] = None
+    queue_settings: Annotated[Any, Key(AS_A_JOB)] = None
+    limits: Annotated[Any, Key("as `limits.trial_timeout` of the sweep, which it goes before")] = (
+        None
+    )
+
+
+def read(value: Any, at: At) -> Mapping[str, Any] | str:
+    """The inline trial, or the reference to a component.
 
     Raises:
         InvalidSpec: it is neither.
     """
-    value = sweep.get("trial")
     if isinstance(value, str) and 0 < len(value.strip()) <= _LONGEST_COMPONENT:
-        return {}, value.strip()
+        return value.strip()
     if not isinstance(value, Mapping) or not value:
         raise InvalidSpec(
-            "the sweep has no `trial`"
-            if value is None
-            else f"`trial` must be a mapping or the name of a component, not {described(value)}",
-            "for example `trial: {command: python train.py --lr ${{search_space.lr}}, "
-            "environment: python}`",
-            at=("trial",) if "trial" in sweep else (),
+            f"`trial` must be a mapping or the name of a component, not {described(value)}",
+            EXAMPLE,
+            at=at,
         )
-    return read_inline(value), ""
+    return read_inline(value, at)
 
 
-def read_inline(trial: Mapping[str, Any]) -> dict[str, Any]:
+def read_inline(trial: Mapping[str, Any], at: At = ("trial",)) -> dict[str, Any]:
     """
     Raises:
         InvalidSpec: a key that a trial has not.
     """
-    names = [key.name for key in TRIAL]
-    for key in trial:
-        if key not in names:
-            raise unknown_key(str(key), names, ("trial",), inside="trial")
+    TrialFile.read(trial, at)
     return {key: value for key, value in trial.items() if value is not None}
 
 
