@@ -421,10 +421,11 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 docs: setup
-	$(BIN)/python -m torchyard.jobs.spec.keys > docs/reference/job-file.md
+	$(BIN)/python -m torchyard.jobs.spec.reference > docs/reference/job-file.md
 	$(BIN)/python -m torchyard.sweeps.spec.reference > docs/reference/sweep-file.md
 	$(BIN)/python -m torchyard.endpoints.spec.reference > docs/reference/endpoint-file.md
 	$(BIN)/python -m torchyard.batch_endpoints.spec.reference > docs/reference/batch-endpoint-file.md
+	$(BIN)/python tools/schema_files.py
 	$(BIN)/python tools/failure_codes_page.py > docs/reference/failure-codes.md
 	$(BIN)/python tools/variables_page.py > docs/reference/variables.md
 	$(BIN)/python tools/python_sdk_page.py > docs/reference/python-sdk.md

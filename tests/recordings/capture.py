@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ import pytest
 
 from recordings.inputs import KEPT
 from recordings.readers import READERS
+from torchyard.compute import documents as computes
+from torchyard.data import kinds as datastores
+from torchyard.workspaces import actions as workspaces
 
 _LONGEST = 4_000
 _seen: dict[str, set[str]] = {}
@@ -41,21 +45,12 @@ def _is_literal(text: str, document: Any) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    import importlib
-
-    from recordings import readers
-
+    modules = {"compute": computes, "datastore": datastores, "workspace": workspaces}
     for kind, read in READERS.items():
-        name = "read_document" if kind in ("datastore", "workspace") else read.__name__
-        if kind == "compute":
-            module, name = readers.computes, "read"
-        elif kind in ("datastore", "workspace"):
-            module = readers.datastores if kind == "datastore" else readers.workspaces
-        elif kind == "connection":
-            continue
-        else:
-            module = importlib.import_module(read.__module__)
-        setattr(module, name, _recording(kind, getattr(module, name)))
+        if kind != "connection":
+            module = modules.get(kind) or sys.modules[read.__module__]
+            name = "read_document" if hasattr(module, "read_document") else "read"
+            setattr(module, name, _recording(kind, getattr(module, name)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -29,7 +29,7 @@ from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.bodies import request_bodies
 from torchyard.base.errors import Conflict, InvalidInput, NotAuthenticated, TorchyardError
 from torchyard.base.settings import DEFAULT_WORKSPACE
-from torchyard.jobs.spec.values import NAME
+from torchyard.jobs.spec.parts import NAME
 from torchyard.worker.relay import sdk_v1_addresses
 from torchyard.workspaces import jwts
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, Person, needs

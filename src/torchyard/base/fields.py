@@ -2,7 +2,7 @@
 
 Owns: reading texts, numbers and mappings; the errors for a document that is not a mapping, an
 unknown key, a value of the wrong type.
-Leaves: what keys mean to the packages; the table of a job file's keys to jobs/spec/values.py.
+Leaves: what keys mean to the packages; documents to documents/models.py.
 Always: an error says where by `at`, and gives the nearest right word or an example.
 """
 

@@ -34,6 +34,7 @@ VERBS = {
     "configure": "Set the default workspace.",
     "client-env": "Print the variables that point Azure ML's SDKs at this server.",
     "jupyterlab": "Install Azure ML's notebook widget into JupyterLab.",
+    "schema": "Print the JSON Schema of a job file or another, for editors.",
     "audit": "List changes and refused requests; for owners.",
     "disk": "Show what fills the server's disk.",
     "gc": "Free disk space on the server.",

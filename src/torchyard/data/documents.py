@@ -75,7 +75,7 @@ class AssetFile(File):
     thing: ClassVar[str] = "data asset"
 
     name: Annotated[Any, Key("letters, digits, `_`, `-` and `.`")] = None
-    version: Annotated[str, By(_version), Key("the next one when left out")] = ""
+    version: Annotated[Any, By(_version), Key("the next one when left out")] = ""
     description: Annotated[str, By(as_text), Key()] = ""
     tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
     properties: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(

@@ -36,7 +36,7 @@ from torchyard.jobs.records.job_events import Event
 from torchyard.jobs.records.types import ENDED, Attempt, Experiment, Job, JobError, Status
 from torchyard.jobs.services import RecordServices, Services
 from torchyard.jobs.spec import own_properties
-from torchyard.jobs.spec.values import experiment_name as experiment_name_in
+from torchyard.jobs.spec.parts import experiment_name as experiment_name_in
 
 # What a person may change of a job, and what each value has to be.
 # What the worker of an attempt is asked for; see `Attempt.order`.

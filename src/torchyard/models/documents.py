@@ -75,7 +75,7 @@ class ModelFile(AssetFile):
     type: Annotated[
         str, By(_type), Key("`custom_model` (the default), `mlflow_model`, `triton_model`")
     ] = "custom_model"
-    version: Annotated[int | None, By(_version), Key("the next one when left out")] = None
+    version: Annotated[Any, By(_version), Key("the next one when left out")] = None
     folder: Annotated[str, Text(), Key("what a folder was called; the client writes it")] = ""
     stage: Annotated[Any, Key("kept as the property `stage`")] = None
     flavors: Annotated[Any, _FLAVORS] = None

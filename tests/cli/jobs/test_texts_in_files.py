@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from torchyard.base.documents import models
+from torchyard.base.documents.models import Declared
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
 from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
 from torchyard.batch_endpoints.spec.invocation import InvocationFile
@@ -17,8 +18,7 @@ from torchyard.client.snapshots import job_files
 from torchyard.components import documents as components
 from torchyard.endpoints.spec.deployment_spec import CodeFile, ModelFile, OnlineDeploymentFile
 from torchyard.endpoints.spec.endpoint_spec import OnlineEndpointFile
-from torchyard.jobs.spec import keys as job_keys
-from torchyard.jobs.spec.keys import Key
+from torchyard.jobs.spec.job_spec import JobFile
 from torchyard.sweeps.spec.sweep_spec import SweepFile
 from torchyard.sweeps.spec.trials import TrialFile
 
@@ -48,12 +48,12 @@ NOT_STRINGS = {
 }
 
 
-def _table(model: type[models.Document]) -> list[Key]:
-    return [Key(name, key.support, key.note) for name, key in models.keys(model).items()]
+def _table(model: type[models.Document]) -> list[Declared]:
+    return [Declared(name, key.support, key.note) for name, key in models.keys(model).items()]
 
 
-TABLES: dict[str, tuple[str, Sequence[Key]]] = {
-    "job": ("", job_keys.TABLE),
+TABLES: dict[str, tuple[str, Sequence[Declared]]] = {
+    "job": ("", list(models.walk(JobFile))),
     "sweep": ("", _table(SweepFile)),
     "trial": ("trial.", _table(TrialFile)),
     "endpoint": ("", _table(OnlineEndpointFile)),

@@ -95,8 +95,10 @@ def test_what_an_endpoint_refuses(change: dict[str, Any], at: tuple[str, ...]) -
 
 def test_a_deployment_has_the_defaults_of_azure() -> None:
     spec = deployment_spec.read(BLUE)
-    assert spec.request_settings == RequestSettings(5000, 1, 500)
-    assert spec.liveness_probe == spec.readiness_probe == Probe(10, 10, 2, 1, 30)
+    assert spec.request_settings == RequestSettings()
+    assert spec.request_settings.request_timeout_ms == 5000
+    assert spec.liveness_probe == spec.readiness_probe == Probe()
+    assert (spec.liveness_probe.period, spec.liveness_probe.failure_threshold) == (10, 30)
     assert (spec.instance_count, spec.scale_settings.type, spec.data_collector) == (
         1, "default", None,
     )  # fmt: skip
@@ -133,7 +135,7 @@ def test_every_key_of_a_deployment_is_read() -> None:
     assert spec.model is not None and spec.model.type == "mlflow_model"
     assert spec.code is not None and spec.code.scoring_script == "sub/score.py"
     assert spec.environment_variables == {"A": "1"} and spec.instance_count == 2
-    assert spec.request_settings == RequestSettings(180_000, 1, 0)
+    assert spec.request_settings == RequestSettings(request_timeout_ms=180_000, max_queue_wait_ms=0)
     assert spec.readiness_probe.period == 1
     assert spec.scale_settings.is_automatic and spec.scale_settings.min_instances == 0
     assert spec.scale_settings.polling_interval == 10
@@ -144,14 +146,14 @@ def test_every_key_of_a_deployment_is_read() -> None:
         Collection("request", 0.25, "raw", "3"),
         Collection("embeddings", 0.5),
     )
-    assert spec.own_settings.batching == Batching(4, 5)
+    assert spec.own_settings.batching == Batching(max_size=4)
     assert (spec.own_settings.cluster, spec.own_settings.max_queue) == ("gpu", 5)
 
 
 def test_own_keys_may_be_tags() -> None:
     tags = {"torchyard.max_queue": "7", "torchyard.batching": '{"max_size": 2}', "team": "a"}
     spec = deployment_spec.read({**BLUE, "tags": tags})
-    assert spec.own_settings.max_queue == 7 and spec.own_settings.batching == Batching(2)
+    assert spec.own_settings.max_queue == 7 and spec.own_settings.batching == Batching(max_size=2)
     assert refused({**BLUE, "tags": {"torchyard.max_que": "7"}}).hint.endswith("max_queue`?")
 
 

@@ -19,7 +19,7 @@ from torchyard.components import documents as components
 from torchyard.data import kinds
 from torchyard.endpoints.spec import deployment_spec, endpoint_spec
 from torchyard.environments import assets as environments
-from torchyard.jobs.spec import job_spec, keys
+from torchyard.jobs.spec import job_spec
 from torchyard.sweeps.spec import sweep_spec
 from torchyard.sweeps.spec.trials import TrialFile
 from torchyard.workspaces import actions as workspaces
@@ -57,7 +57,7 @@ INVOCATION = {"inputs": {"data": {"path": "azureml:d:1"}}}
 
 
 def paths_of_jobs() -> Iterator[str]:
-    for key in keys.TABLE:
+    for key in models.walk(job_spec.JobFile):
         yield key.path.replace("*", "x")
     yield from ("tags.x", "properties.x", "environment_variables.x", "resources.docker_args.0")
     yield from ("environment.tags.x", "environment.properties.x", "environment.conda_file.name")

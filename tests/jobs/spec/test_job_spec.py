@@ -179,7 +179,7 @@ def test_what_is_wrong_is_named_with_its_place(
     ],
 )
 def test_a_value_of_its_type_is_passed_as_it_is_written(kind: str, value: Any, text: str) -> None:
-    assert inputs.read_inputs({"inputs": {"a": {"type": kind, "value": value}}}) == {
+    assert inputs.read_inputs({"a": {"type": kind, "value": value}}, ("inputs",)) == {
         "a": job_spec.Input("literal", value=text)
     }
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from torchyard.base.documents import models
+from torchyard.base.documents.models import Declared
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec import job_spec, keys
+from torchyard.jobs.spec import job_spec, reference
 
+TABLE = list(models.walk(job_spec.JobFile))
 GOOD = {"command": "true", "environment": "python"}
 # commandJob of the schema, key by key.
 SCHEMA = """
@@ -31,18 +34,18 @@ notification_settings.webhooks queue_settings.job_tier queue_settings.priority
 
 def test_the_page_is_what_the_table_says() -> None:
     page = Path(__file__).parents[3] / "docs" / "reference" / "job-file.md"
-    assert page.read_text(encoding="utf-8") == keys.page(), "run `make docs`"
+    assert page.read_text(encoding="utf-8") == reference.page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("path", SCHEMA)
 def test_every_key_of_the_schema_is_in_the_table(path: str) -> None:
-    assert [key for key in keys.TABLE if key.path == path]
+    assert [key for key in TABLE if key.path == path]
 
 
 def test_no_row_stands_twice_and_each_refusal_says_what_to_do() -> None:
-    rows = [(key.path, key.value) for key in keys.TABLE]
+    rows = [(key.path, key.value) for key in TABLE]
     assert len(rows) == len(set(rows))
-    assert all(key.note for key in keys.TABLE if key.support == "refused")
+    assert all(key.note for key in TABLE if key.support == "refused")
 
 
 def _document(path: str, value: Any) -> dict[str, Any]:
@@ -63,14 +66,12 @@ def _document(path: str, value: Any) -> dict[str, Any]:
 
 
 REFUSED = [
-    key
-    for key in keys.TABLE
-    if key.support == "refused" and not key.path.startswith("environment.")
+    key for key in TABLE if key.support == "refused" and not key.path.startswith("environment.")
 ]
 
 
 @pytest.mark.parametrize("key", REFUSED, ids=lambda key: f"{key.path}={key.value}")
-def test_what_the_table_refuses_is_refused(key: keys.Key) -> None:
+def test_what_the_table_refuses_is_refused(key: Declared) -> None:
     document = _document(key.path, key.value or 5)
     with pytest.raises(InvalidSpec) as refusal:
         job_spec.read(document)
@@ -80,7 +81,7 @@ def test_what_the_table_refuses_is_refused(key: keys.Key) -> None:
 
 ACCEPTED_VALUES = [
     key
-    for key in keys.TABLE
+    for key in TABLE
     if key.value
     and key.support != "refused"
     and not key.path.startswith("environment.")
@@ -90,7 +91,7 @@ ACCEPTED_VALUES = [
 
 
 @pytest.mark.parametrize("key", ACCEPTED_VALUES, ids=lambda key: f"{key.path}={key.value}")
-def test_values_are_read_in_any_case(key: keys.Key) -> None:
+def test_values_are_read_in_any_case(key: Declared) -> None:
     camel = "".join(part.capitalize() for part in key.value.split("_"))
     for written in (key.value, key.value.upper(), camel):
         document = _document(key.path, written)

@@ -11,8 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from torchyard.base.documents import models
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.spec import job_spec, keys
+from torchyard.jobs.spec import job_spec
 
 EXAMPLES = int(os.environ.get("TORCHYARD_FUZZ_EXAMPLES", "300"))
 WHOLE: dict[str, Any] = {
@@ -38,7 +39,8 @@ WHOLE: dict[str, Any] = {
     "description": "…",
 }
 WORDS = sorted(
-    {part for key in keys.TABLE for part in key.path.split(".")} | {"torchyard.retry.on"}
+    {part for key in models.walk(job_spec.JobFile) for part in key.path.split(".")}
+    | {"torchyard.retry.on"}
 )
 LEAVES = st.one_of(
     st.none(),

@@ -20,7 +20,7 @@ from torchyard.jobs.attempts import failure_marks
 from torchyard.jobs.records.types import Job, JobError, Status
 from torchyard.jobs.requests import late_code, local_runs, runs
 from torchyard.jobs.services import RecordServices, Services
-from torchyard.jobs.spec import values
+from torchyard.jobs.spec import parts
 
 _LONGEST_MESSAGE = 10_000
 _EVENTS = {
@@ -128,7 +128,7 @@ def _create(services: RecordServices, call: Call, name: str, experiment: str) ->
             connection, services.clock, call.workspace.name, experiment
         )
     request, subject = call.document, call.identity.subject
-    if not values.NAME.match(name):
+    if not parts.NAME.match(name):
         raise InvalidInput(
             f"`{name[:80]}` is not a valid name for a run",
             "use up to 255 letters, digits, `_` and `-`, starting with a letter or digit",

@@ -45,7 +45,7 @@ from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import ENDED, Job
 from torchyard.jobs.requests import late_code, local_runs
 from torchyard.jobs.services import FileServices, RecordServices, Services, ServicesOf
-from torchyard.jobs.spec import values
+from torchyard.jobs.spec import parts
 from torchyard.local_program import program
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission
@@ -137,7 +137,7 @@ def _start(services: Services, call: Call, experiment: str, definition: Mapping[
     """
     configuration = configs.object_at(definition, "Configuration")
     name = str(call.query.get("runId") or "")
-    if not configuration or not values.NAME.match(name):
+    if not configuration or not parts.NAME.match(name):
         raise InvalidInput("the request has no `Configuration`, or no valid name as `runId`")
     if _is_own_python(configuration):
         task = _submit_run(services, call, experiment, name, definition)

@@ -16,14 +16,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isfunction
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     ValidationError,
     model_validator,
 )
@@ -33,15 +32,19 @@ from typing_extensions import Self
 
 from torchyard.base import fields
 from torchyard.base.documents import expressions
-from torchyard.base.errors import InvalidSpec, nearest
+from torchyard.base.errors import InvalidSpec, TorchyardError, nearest
 
 At = tuple[str | int, ...]
 Support = Literal["honoured", "satisfied", "refused"]
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Value = TypeVar("Value")
 
+TEXT: Mapping[str, Any] = {"type": "string"}
+"""A value that is one text, as JSON Schema has it."""
 _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 _RULE = "_torchyard_rule_of"
+# Faults of one document that are told.
+_MOST = 20
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,25 @@ class Key:
     note: str = ""
     support: Support = "honoured"
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        described = dict(handler(schema))
-        return {**described, "description": self.note} if self.note else described
+
+class Declared(NamedTuple):
+    """A key of a model or of one within it, or one value of a key that has a fixed set of them.
+
+    `path` has dots between keys, and `*` for a name that people give.
+    """
+
+    path: str
+    support: Support
+    note: str
+    value: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    @property
+    def parent(self) -> str:
+        return self.path.rpartition(".")[0]
 
 
 class Check:
@@ -83,11 +100,6 @@ class Check:
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._validated)
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return self.schema()
 
     def _validated(self, value: Any) -> Any:
         try:
@@ -302,16 +314,31 @@ class Share(Check):
 
 @dataclass(frozen=True)
 class By(Check):
-    """A value that a function reads: `read(value, at)` returns it, or raises `InvalidSpec`."""
+    """A value that a function reads: `read(value, at)` returns it, or raises `InvalidSpec`.
+
+    Args:
+        of: the model of the value where that is a mapping; with `is_named`, of each entry of a
+            mapping from names that people give.
+        else_: what else the value may be, as JSON Schema has it.
+    """
 
     function: Callable[[Any, At], Any]
-    json_schema: Mapping[str, Any] | None = None
+    of: type[Document] | None = None
+    is_named: bool = False
+    else_: Mapping[str, Any] | None = None
 
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
         return self.function(body[key], (*at, key))
 
     def schema(self) -> dict[str, Any]:
-        return dict(self.json_schema or {})
+        forms = [dict(self.else_)] if self.else_ else []
+        if self.of is not None:
+            inner = json_schema(self.of)
+            entry = {"anyOf": [*forms, inner]} if forms else inner
+            if self.is_named:
+                return {"type": "object", "additionalProperties": entry}
+            return entry
+        return forms[0] if forms else {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -335,6 +362,8 @@ class Document(BaseModel):
 
     subject: ClassVar[str] = "the document"
     """What it is called where it stands by itself."""
+    example: ClassVar[str] = ""
+    """A value of it in YAML, for who writes no mapping."""
 
     @model_validator(mode="before")
     @classmethod
@@ -360,34 +389,16 @@ class Document(BaseModel):
                 model = cls.model_validate(rest)
                 break
             except ValidationError as error:
-                reduced = found.left_out(cls, rest, error)
+                reduced = found.left_out(cls, rest, error.errors())
             if reduced is rest:
                 raise found.error(body)
             rest = reduced
-        further = cls._further_faults(rest, at)
-        found.broken += [fault.at[len(at) :] for fault in further]
-        found.faults += [*further, *_broken_rules(model, (), at, found)]
+        unresolved = cls._further_faults(rest, at)
+        found.broken += [fault.at[len(at) :] for fault in unresolved]
+        found.faults += [*unresolved, *_broken_rules(model, (), at, found)]
         if found.faults:
             raise found.error(body)
         return model
-
-    @classmethod
-    def read_all(cls, bodies: Mapping[str, Any], at: At) -> dict[str, Self]:
-        """Each entry of a mapping of names; one that is null has the defaults.
-
-        Raises:
-            InvalidSpec: as `read`.
-        """
-        models: dict[str, Self] = {}
-        faults: list[InvalidSpec] = []
-        for name, body in bodies.items():
-            try:
-                models[name] = cls.read(body or {}, (*at, name))
-            except InvalidSpec as error:
-                faults.append(error)
-        if faults:
-            raise joined(faults, bodies, at)
-        return models
 
     @classmethod
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
@@ -410,9 +421,12 @@ class Document(BaseModel):
     def not_a_mapping(cls, value: Any, at: At) -> InvalidSpec:
         known = [name for name, key in keys(cls).items() if key.support != "refused"]
         subject = f"`{at[-1]}`" if at else cls.subject
+        hint = f"known keys: {', '.join(known)}"
+        if cls.example:
+            hint = f"for example `{f'{at[-1]}: ' if at else ''}{cls.example}`"
         return InvalidSpec(
             f"{subject} must be a mapping of keys to values, not {fields.described(value)}",
-            f"known keys: {', '.join(known)}",
+            hint,
             at=at,
         )
 
@@ -421,7 +435,7 @@ class Document(BaseModel):
         place, kind = error["loc"], error["type"]
         around, model = _around(cls, body, place)
         if kind == "mapping":
-            inner = cls if not place else _model_in(model.model_fields[str(place[-1])])
+            inner = cls if not place else _inner(model.model_fields[str(place[-1])])[0]
             assert inner is not None
             return inner.not_a_mapping(error["input"], (*at, *place))
         key, outer = str(place[-1]), (*at, *place[:-1])
@@ -456,6 +470,32 @@ class File(Document):
         return list(expressions.unresolved(body, cls.resolved, at))
 
 
+def together(*checks: Callable[[], object]) -> None:
+    """Run all of them.
+
+    Raises:
+        InvalidSpec: the first fault that one raised; it carries those of the others.
+    """
+    faults = []
+    for check in checks:
+        try:
+            check()
+        except InvalidSpec as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults, {}, ())
+
+
+def within(at: At, function: Callable[[str], Value], name: str) -> Value:
+    """What the function returns of `name`; its errors are at places below `at`."""
+    try:
+        return function(name)
+    except InvalidSpec as error:
+        for each in (error, *error.others):
+            each.at = (*at, *each.at)
+        raise
+
+
 def entries(
     bodies: Mapping[str, Any], at: At, read: Callable[[Any, At], Value]
 ) -> dict[str, Value]:
@@ -481,6 +521,38 @@ def keys(model: type[Document]) -> dict[str, Key]:
     return {field.alias or name: _key(field) for name, field in model.model_fields.items()}
 
 
+def walk(model: type[Document], start: str = "") -> Iterator[Declared]:
+    """Each key of a model and of those in it; one of a `Choice` by its values."""
+    for name, field in model.model_fields.items():
+        path = f"{start}{field.alias or name}"
+        inner, is_named = _inner(field)
+        choice = next((each for each in field.metadata if isinstance(each, Choice)), None)
+        if is_named:
+            path = f"{path}.*"
+        key = _key(field)
+        if choice is not None:
+            for value, each in choice.values.items():
+                yield Declared(path, each.support, each.note, value)
+        elif inner is None or key.note:
+            yield Declared(path, key.support, key.note)
+        if inner is not None:
+            yield from walk(inner, f"{path}.")
+
+
+def json_schema(model: type[Document]) -> dict[str, Any]:
+    """The model as JSON Schema, for editors and for the description of the API."""
+    properties = {}
+    for name, field in model.model_fields.items():
+        inner, _ = _inner(field)
+        check = next((each for each in field.metadata if isinstance(each, Check)), None)
+        key = _key(field)
+        of_value = check.schema() if check else json_schema(inner) if inner else {}
+        described = {"description": key.note} if key.note else {}
+        refused = {"deprecated": True} if key.support == "refused" else {}
+        properties[field.alias or name] = {**of_value, **described, **refused}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
 def table(title: str, model: type[Document]) -> Iterator[str]:
     """The section of a reference page: a line for each key, in Markdown."""
     yield from ("", f"## {title}", "", "| key | support | |", "|---|---|---|")
@@ -501,12 +573,16 @@ def _key(field: FieldInfo) -> Key:
     return Key()
 
 
-def _model_in(field: FieldInfo) -> type[Document] | None:
+def _inner(field: FieldInfo) -> tuple[type[Document] | None, bool]:
+    """The model of a key's value, or of each entry of it by a name that people give."""
+    for each in field.metadata:
+        if isinstance(each, By):
+            return each.of, each.is_named
     annotation = field.annotation
     for each in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(each, type) and issubclass(each, Document):
-            return each
-    return None
+            return each, False
+    return None, False
 
 
 def _around(
@@ -515,16 +591,16 @@ def _around(
     """The mapping that holds what stands at `place`, and its model."""
     for step in place[:-1]:
         body = body[step]
-        inner = _model_in(model.model_fields[str(step)])
+        inner, _ = _inner(model.model_fields[str(step)])
         assert inner is not None
         model = inner
     return body, model
 
 
 class _Found:
-    """The faults of a document while it is read, and what was changed to read on.
+    """The faults of a document while it is read, and what is changed to read on.
 
-    A key whose right name is known is read under that one; what else is wrong is left out.
+    What stands below a misspelt key is read as below the right one; other faults are left out.
     """
 
     def __init__(self, at: At) -> None:
@@ -534,37 +610,38 @@ class _Found:
         self.faults: list[InvalidSpec] = []
         self.broken: list[At] = []
 
-    def left_out(self, model: type[Document], body: Any, error: ValidationError) -> Any:
-        """The document without the faults; itself where that is not possible."""
-        rest, missing = body, []
-        for each in error.errors():
-            place = each["loc"]
-            fault = model._fault(body, each, self._at)
-            if each["type"] == "missing":
-                missing.append((place, fault))
-                continue
+    def left_out(self, model: type[Document], body: Any, errors: list[Any]) -> Any:
+        """The document without these faults; itself where nothing would be left of it."""
+        missing = [each for each in errors if each["type"] == "missing"]
+        wrong = [each for each in errors if each["type"] != "missing"]
+        positions = _Positions(body)
+        wrong.sort(key=lambda each: positions(each["loc"]))
+        removed = [each["loc"] for each in wrong]
+        rest = body
+        for each in wrong[:_MOST]:
+            place, fault = each["loc"], model._fault(body, each, self._at)
             self.faults.append(fault)
-            if not place:
-                return body
-            is_unknown = each["type"] == "extra_forbidden"
-            others = {**_around(model, body, place)[0], **_around(model, rest, place)[0]}
-            if is_unknown and fault.meant_key and fault.meant_key not in others:
-                rest = _with_key(rest, place, fault.meant_key)
-                self._renamed.append(((*self._at, *place), fault.meant_key))
-                continue
-            rest = _without(rest, place)
-            self.broken.append(place)
-            if is_unknown:
-                self._unknown.append(place)
-        if rest is body:
-            self.faults += [fault for place, fault in missing if not self.has_unknown(place[:-1])]
-        return rest
+            if each["type"] == "extra_forbidden":
+                others = {**_around(model, body, place)[0], **_around(model, rest, place)[0]}
+                if fault.meant_key and fault.meant_key not in others:
+                    rest = _with_key(rest, place, fault.meant_key)
+                    self._renamed.append(((*self._at, *place), fault.meant_key))
+                    removed.remove(place)
+                else:
+                    self._unknown.append(place)
+        if not wrong:
+            absent = [each for each in missing if not self.has_unknown(each["loc"][:-1])]
+            self.faults += [model._fault(body, each, self._at) for each in absent]
+        if not wrong or () in removed:
+            return body
+        self.broken += removed
+        return _without(rest, removed)
 
     def has_unknown(self, place: At) -> bool:
         """Whether a key of that mapping is not known: what it lacks may be meant by that."""
         return any(each[:-1] == place for each in self._unknown)
 
-    def error(self, body: Any) -> InvalidSpec:
+    def error(self, body: Any) -> TorchyardError:
         for fault in self.faults:
             for each in (fault, *fault.others):
                 each.at = self._as_written(each.at)
@@ -577,16 +654,6 @@ class _Found:
         return at
 
 
-def _without(body: Any, place: At) -> Any:
-    """A copy without what stands there."""
-    step, rest = place[0], place[1:]
-    return {
-        key: _without(value, rest) if str(key) == step else value
-        for key, value in body.items()
-        if rest or str(key) != step
-    }
-
-
 def _with_key(body: Any, place: At, meant: str) -> Any:
     """A copy in which the key that stands there is called `meant`."""
     step, rest = place[0], place[1:]
@@ -595,6 +662,22 @@ def _with_key(body: Any, place: At, meant: str) -> Any:
         if rest and str(key) == step
         else value
         for key, value in body.items()
+    }
+
+
+def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
+    """A copy without what stands at these places."""
+    if not isinstance(body, Mapping):
+        return body
+    below: dict[str | int, list[Sequence[str | int]]] = {}
+    for place in places:
+        if not place:
+            return {}
+        below.setdefault(place[0], []).append(place[1:])
+    return {
+        key: _without(value, below[str(key)]) if str(key) in below else value
+        for key, value in body.items()
+        if not any(not rest for rest in below.get(str(key), ()))
     }
 
 
@@ -626,24 +709,39 @@ def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
         yield from (method for method in methods if hasattr(method, _RULE))
 
 
-def joined(faults: Iterable[InvalidSpec], body: Any, at: At) -> InvalidSpec:
-    """One error that carries all of them, in the order of the document."""
-    every: list[Any] = [each for fault in faults for each in (fault, *fault.others)]
-    first, *rest = sorted(every, key=lambda fault: _position(body, fault.at[len(at) :]))
+def joined(faults: Iterable[TorchyardError], body: Any, at: At) -> TorchyardError:
+    """One error that carries all of them, in the order of the document, up to a limit."""
+    every = [each for fault in faults for each in (fault, *fault.others)]
+    positions = _Positions(body)
+    first, *rest = sorted(every, key=lambda fault: positions(fault.at[len(at) :]))[:_MOST]
     first.add_others(rest)
     return first
 
 
-def _position(body: Any, place: Sequence[str | int]) -> tuple[int, ...]:
-    """Sorts places as a reader of the document meets them."""
-    position: list[int] = []
-    for step in place:
-        steps = list(body) if isinstance(body, Mapping) else []
-        if step not in steps:
-            break
-        position.append(steps.index(step))
-        body = body[step]
-    return tuple(position)
+class _Positions:
+    """Sorts places of a document as its reader meets them."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self._orders: dict[int, dict[str, int]] = {}
+
+    def __call__(self, place: Sequence[str | int]) -> tuple[int, ...]:
+        position: list[int] = []
+        body = self._body
+        for step in place:
+            order = self._order(body)
+            if str(step) not in order:
+                break
+            position.append(order[str(step)])
+            body = body.get(step)
+        return tuple(position)
+
+    def _order(self, body: Any) -> dict[str, int]:
+        if not isinstance(body, Mapping):
+            return {}
+        if id(body) not in self._orders:
+            self._orders[id(body)] = {str(key): number for number, key in enumerate(body)}
+        return self._orders[id(body)]
 
 
 def _plain(word: str) -> str:

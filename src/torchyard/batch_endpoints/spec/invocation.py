@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from torchyard.base.documents.models import (
+    TEXT,
     At,
     By,
     Document,
@@ -144,12 +145,12 @@ class InvocationFile(Settings, File):
     ] = ""
     inputs: Annotated[
         tuple[str, dict[str, Any]] | None,
-        By(_inputs),
+        By(_inputs, of=InputFile, is_named=True, else_=TEXT),
         Key("one input: `{type, path, mode}` by a name, as of a job"),
     ] = None
     outputs: Annotated[
         dict[str, Any],
-        By(_outputs),
+        By(_outputs, of=OutputFile, is_named=True),
         Key("`score: {path}`: where the predictions go, as of a job"),
     ] = Field(default_factory=dict)
     job_name: Annotated[str, Text(), Key("default: a generated one")] = ""

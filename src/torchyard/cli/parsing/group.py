@@ -48,6 +48,7 @@ _MODULES = {
     "logout": "torchyard.cli.commands.login",
     "whoami": "torchyard.cli.commands.login",
     "ui": "torchyard.cli.ui",
+    "schema": "torchyard.cli.commands.schema",
     "audit": "torchyard.cli.commands.audit",
     "doctor": "torchyard.cli.doctor.command",
     "disk": "torchyard.cli.commands.disk",

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from torchyard.base.documents.models import (
+    TEXT,
     At,
     By,
     Document,
@@ -23,6 +24,7 @@ from torchyard.base.documents.models import (
     Share,
     Truth,
     Word,
+    entries,
 )
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.base.fields import described
@@ -103,7 +105,9 @@ class CollectionSettings(Document):
     enabled: Annotated[bool, Truth(), Key("`true` or `false`")] = True
     sampling_rate: Annotated[float | None, Share(), Key("0 to 1")] = None
     data: Annotated[
-        CollectedData, By(_data), Key("the data asset: `azureml:<name>:<version>`, or see below")
+        CollectedData,
+        By(_data, of=CollectedData, else_=TEXT),
+        Key("the data asset: `azureml:<name>:<version>`, or see below"),
     ] = CollectedData()
     client_id: Annotated[None, Refused("the server writes with its own rights")] = None
 
@@ -127,13 +131,13 @@ def _collections(value: Any, at: At) -> dict[str, CollectionSettings]:
                 "use letters, digits and `_`, beginning with a letter, such as `model_inputs`",
                 at=(*at, str(name)),
             )
-    return CollectionSettings.read_all(listed, at)
+    return entries(listed, at, lambda body, here: CollectionSettings.read(body or {}, here))
 
 
 class CollectorSettings(Document):
     collections: Annotated[
         dict[str, CollectionSettings],
-        By(_collections),
+        By(_collections, of=CollectionSettings, is_named=True),
         Key("`model_inputs`, `model_outputs`, `request`, `response`, more"),
     ] = Field(default_factory=dict)
     sampling_rate: Annotated[float, Share(), Key("0 to 1; of collections that have none")] = 1.0

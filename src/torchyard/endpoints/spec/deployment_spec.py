@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from torchyard.base.documents.models import (
+    TEXT,
     At,
     By,
     Document,
@@ -192,7 +193,8 @@ def _environment(value: Any, at: At) -> str | Mapping[str, Any] | None:
         )
     if isinstance(value, Mapping) and value.get("inference_config"):
         InferenceConfig.read(value["inference_config"], (*at, "inference_config"))
-    return value
+    written: str | Mapping[str, Any] = value
+    return written
 
 
 def _variables(value: Any, at: At) -> dict[str, str]:
@@ -223,11 +225,13 @@ class DeploymentFile(File):
         default_factory=dict
     )
     model: Annotated[
-        ModelReference | None, By(_model), Key("`azureml:<name>:<version>`, or `{path, type}`")
+        ModelReference | None,
+        By(_model, of=ModelFile, else_=TEXT),
+        Key("`azureml:<name>:<version>`, or `{path, type}`"),
     ] = None
     code_configuration: Annotated[
         CodeConfiguration | None,
-        By(_code),
+        By(_code, of=CodeFile),
         Key("`{code, scoring_script}`; MLflow and ONNX need none"),
     ] = None
     environment: Annotated[

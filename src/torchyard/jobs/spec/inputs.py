@@ -10,11 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from torchyard.base.documents.models import (
+    At,
+    By,
+    Choice,
+    Key,
+    Refused,
+    Text,
+    entries,
+    rule,
+    within,
+)
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import literal, text
-from torchyard.jobs.spec.values import At, known_keys, mapping, served
+from torchyard.base.fields import literal
+from torchyard.jobs.spec.parts import JobPart, mapping
 
 LITERAL = "literal"
 RW_MOUNT = "rw_mount"
@@ -50,79 +61,208 @@ class Output:
     version: str = ""
 
 
-def read_inputs(job: Mapping[str, Any]) -> dict[str, Input]:
-    """Those that are set; null leaves an input unset, for `$[[ … ]]` in the command."""
-    return {
-        name: _input(value, ("inputs", name))
-        for name, value in _read_entries(job, "inputs").items()
-        if value is not None
-    }
+_MODEL = Key("`path` may be `azureml:<model>:<version>`")
+_LITERAL = Key("with `value`")
+_BESIDE = Key("`type: mltable` whose files lie beside it")
+_ONLY_READ = Key("an input is only read: declare it under `outputs`", "refused")
+_INPUT_TYPE = Choice(
+    uri_folder=Key("the default"),
+    uri_file=Key(),
+    mltable=Key("a folder with an `MLTable`"),
+    custom_model=_MODEL,
+    mlflow_model=_MODEL,
+    triton_model=_MODEL,
+    string=_LITERAL,
+    integer=_LITERAL,
+    number=_LITERAL,
+    boolean=_LITERAL,
+)
+_INPUT_MODE = Choice(
+    ro_mount=Key("the default; refuses writes"),
+    download=Key("a copy of the node's own"),
+    direct=Key("the command gets the URI"),
+    eval_mount=_BESIDE,
+    eval_download=_BESIDE,
+    rw_mount=_ONLY_READ,
+    upload=_ONLY_READ,
+)
+_OUTPUT_TYPE = Choice(
+    uri_folder=Key("the default"),
+    uri_file=Key(),
+    mltable=Key(),
+    custom_model=Key(),
+    mlflow_model=Key(),
+    triton_model=Key(),
+    onnx_model=Key("torchyard's own: one ONNX file, which `name` registers as a `custom_model`"),
+)
+_OUTPUT_MODE = Choice(
+    rw_mount=Key("the default; shows what is at `path` already"),
+    upload=Key("the folder is empty when the job starts"),
+    direct=Key("the command gets the URI"),
+    mount=Key("as `rw_mount`"),
+)
 
 
-def read_outputs(job: Mapping[str, Any]) -> dict[str, Output]:
-    return {
-        name: _output(value, ("outputs", name))
-        for name, value in _read_entries(job, "outputs").items()
-    }
+def _value(value: Any, at: At) -> Any:
+    if not isinstance(value, str | int | float | bool):
+        raise InvalidSpec(
+            f"the `value` of input `{at[-2]}` must be text, a number, true or false",
+            "give files as `path:` with `type: uri_file` or `uri_folder`",
+            at=at,
+        )
+    return literal(value)
+
+
+class InputFile(JobPart):
+    """An input in its long form."""
+
+    path_in_file: ClassVar[str] = "inputs.*"
+
+    value: Annotated[str | None, By(_value), Key("the same, in the long form")] = None
+    path: Annotated[
+        str, Text(), Key("here, a datastore, an asset, another job's output, a URL")
+    ] = ""
+    type: Annotated[str, _INPUT_TYPE] = ""
+    mode: Annotated[str, _INPUT_MODE] = ""
+    path_on_compute: Annotated[
+        None, Refused("use `${{inputs.<name>}}` in the command: it stands for the path")
+    ] = None
+    datastore: Annotated[
+        Any, Key("uploads are kept by content, for every datastore", "satisfied")
+    ] = None
+
+    def of(self, name: str) -> Input:
+        """
+        Raises:
+            InvalidSpec: keys that don't go together, at a place within this input.
+        """
+        if "value" in self.model_fields_set:
+            return self._literal(name)
+        if self.type in _LITERAL_TYPES:
+            raise InvalidSpec(f"input `{name}` of type `{self.type}` has no `value`", "give it one")
+        if not self.path.strip():
+            raise InvalidSpec(
+                f"input `{name}` has no `path`", "name a file or a folder, or give a `value`"
+            )
+        kind, mode = self.type or "uri_folder", self.mode or "ro_mount"
+        if mode.startswith("eval_") and kind != "mltable":
+            raise InvalidSpec(
+                f"`mode: {mode}` is for `type: mltable`, and input `{name}` is a `{kind}`",
+                f"write `mode: {'download' if mode == 'eval_download' else 'ro_mount'}`",
+                at=("mode",),
+            )
+        return Input(kind, path=self.path.strip(), mode=mode)
+
+    def _literal(self, name: str) -> Input:
+        if "path" in self.model_fields_set:
+            raise InvalidSpec(f"input `{name}` has both `value` and `path`", "keep one")
+        if "mode" in self.model_fields_set or (self.type and self.type not in _LITERAL_TYPES):
+            key = "mode" if "mode" in self.model_fields_set else "type"
+            raise InvalidSpec(
+                f"input `{name}` has a `value`, and `{key}: {getattr(self, key)}` is for data",
+                f"remove `{key}`, or give a `path`",
+                at=(key,),
+            )
+        value = self.value or ""
+        if self.type and "${{" not in value and not _is_a(self.type, value):
+            raise InvalidSpec(
+                f"the `value` of input `{name}` is not of its `type: {self.type}`: `{value[:80]}`",
+                _EXAMPLES[self.type],
+                at=("value",),
+            )
+        return Input(LITERAL, value=value)
+
+
+def _version(value: Any, at: At) -> str:
+    if isinstance(value, Mapping | list | bool):
+        raise InvalidSpec("`version` must be text or a number", "for example `version: 1`", at=at)
+    if not _VERSION.match(str(value)):
+        raise InvalidSpec(
+            f"`{str(value)[:80]}` is not a valid version to register an output under",
+            "use up to 30 letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
+            at=at,
+        )
+    return str(value)
+
+
+class OutputFile(JobPart):
+    path_in_file: ClassVar[str] = "outputs.*"
+
+    type: Annotated[str, _OUTPUT_TYPE] = "uri_folder"
+    mode: Annotated[str, _OUTPUT_MODE] = RW_MOUNT
+    path: Annotated[
+        str,
+        Text(),
+        Key(
+            "`azureml://datastores/…`, with `${{name}}`, `${{output_name}}`, "
+            "`${{default_datastore}}`"
+        ),
+    ] = ""
+    name: Annotated[str, Text(), Key("registers the output when the job has completed")] = ""
+    version: Annotated[
+        str, By(_version), Key("of what `name` registers; the next one when left out")
+    ] = ""
+
+    @rule("name")
+    def _name(self) -> None:
+        if self.name and not _ASSET_NAME.match(self.name):
+            raise InvalidSpec(
+                f"`{self.name[:80]}` is not a valid name to register an output under",
+                "use letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
+                at=("name",),
+            )
+
+    def of(self, name: str) -> Output:
+        if self.version and not self.name:
+            raise InvalidSpec(
+                f"output `{name}` has a `version` and no `name`",
+                "give the `name` that it is registered under",
+                at=("version",),
+            )
+        return Output(self.type, self.mode, self.path.strip(), self.name, self.version)
+
+
+def read_inputs(value: Any, at: At) -> dict[str, Input]:
+    """Those that are set; null leaves an input unset, for `$[[ … ]]` in the command.
+
+    Raises:
+        InvalidSpec: what is wrong with any of them.
+    """
+    set_ones = {name: each for name, each in _entries(value, at).items() if each is not None}
+    return entries(set_ones, at, _input)
+
+
+def read_outputs(value: Any, at: At) -> dict[str, Output]:
+    """
+    Raises:
+        InvalidSpec: what is wrong with any of them.
+    """
+    return entries(_entries(value, at), at, _output)
 
 
 def _input(value: Any, at: At) -> Input:
+    name = str(at[-1])
     if isinstance(value, str | int | float | bool):
         return Input(LITERAL, value=literal(value))
-    body = mapping(value, at, f"input `{at[-1]}`")
+    body = mapping(value, at, f"input `{name}`")
     if "default" in body and "value" not in body:
         raise InvalidSpec(
             "unknown key `default`: a job's input has a value, a component's a default",
             "write `value:`",
             at=(*at, "default"),
         )
-    known_keys(body, "inputs.*", at)
-    kind = served(body, "type", at, "inputs.*.type", "")
-    if "value" in body:
-        return _long_literal(body, kind, at)
-    if kind in _LITERAL_TYPES:
-        raise InvalidSpec(f"input `{at[-1]}` of type `{kind}` has no `value`", "give it one", at=at)
-    path = text(body, "path", at).strip()
-    if not path:
-        raise InvalidSpec(
-            f"input `{at[-1]}` has no `path`", "name a file or a folder, or give a `value`", at=at
-        )
-    kind = kind or "uri_folder"
-    mode = served(body, "mode", at, "inputs.*.mode", "ro_mount")
-    if mode.startswith("eval_") and kind != "mltable":
-        raise InvalidSpec(
-            f"`mode: {mode}` is for `type: mltable`, and input `{at[-1]}` is a `{kind}`",
-            f"write `mode: {'download' if mode == 'eval_download' else 'ro_mount'}`",
-            at=(*at, "mode"),
-        )
-    return Input(kind, path=path, mode=mode)
+    return within(at, InputFile.read(body, at).of, name)
 
 
-def _long_literal(body: Mapping[Any, Any], kind: str, at: At) -> Input:
-    if "path" in body:
-        raise InvalidSpec(f"input `{at[-1]}` has both `value` and `path`", "keep one", at=at)
-    if "mode" in body or (kind and kind not in _LITERAL_TYPES):
-        key = "mode" if "mode" in body else "type"
+def _output(value: Any, at: At) -> Output:
+    name = str(at[-1])
+    if isinstance(value, str):
         raise InvalidSpec(
-            f"input `{at[-1]}` has a `value`, and `{key}: {body[key]}` is for data",
-            f"remove `{key}`, or give a `path`",
-            at=(*at, key),
+            f"output `{name}` must be a mapping of keys to values",
+            f"write `path: {value}` below it",
+            at=at,
         )
-    value = body["value"]
-    if not isinstance(value, str | int | float | bool):
-        raise InvalidSpec(
-            f"the `value` of input `{at[-1]}` must be text, a number, true or false",
-            "give files as `path:` with `type: uri_file` or `uri_folder`",
-            at=(*at, "value"),
-        )
-    text_value = literal(value)
-    if kind and "${{" not in text_value and not _is_a(kind, text_value):
-        raise InvalidSpec(
-            f"the `value` of input `{at[-1]}` is not of its `type: {kind}`: `{text_value[:80]}`",
-            _EXAMPLES[kind],
-            at=(*at, "value"),
-        )
-    return Input(LITERAL, value=text_value)
+    return within(at, OutputFile.read(value or {}, at).of, name)
 
 
 def _is_a(kind: str, text_value: str) -> bool:
@@ -138,54 +278,15 @@ def _is_a(kind: str, text_value: str) -> bool:
     return True
 
 
-def _output(value: Any, at: At) -> Output:
-    if isinstance(value, str):
-        raise InvalidSpec(
-            f"output `{at[-1]}` must be a mapping of keys to values",
-            f"write `path: {value}` below it",
-            at=at,
-        )
-    body = mapping(value or {}, at, f"output `{at[-1]}`")
-    known_keys(body, "outputs.*", at)
-    name, version = text(body, "name", at), body.get("version")
-    if name and not _ASSET_NAME.match(name):
-        raise InvalidSpec(
-            f"`{name[:80]}` is not a valid name to register an output under",
-            "use letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
-            at=(*at, "name"),
-        )
-    if version is not None and not name:
-        raise InvalidSpec(
-            f"output `{at[-1]}` has a `version` and no `name`",
-            "give the `name` that it is registered under",
-            at=(*at, "version"),
-        )
-    if isinstance(version, Mapping | list | bool):
-        raise InvalidSpec(
-            "`version` must be text or a number", "for example `version: 1`", at=(*at, "version")
-        )
-    if version is not None and not _VERSION.match(str(version)):
-        raise InvalidSpec(
-            f"`{str(version)[:80]}` is not a valid version to register an output under",
-            "use up to 30 letters, digits, `_`, `-` and `.`, beginning with a letter or digit",
-            at=(*at, "version"),
-        )
-    return Output(
-        served(body, "type", at, "outputs.*.type", "uri_folder"),
-        served(body, "mode", at, "outputs.*.mode", RW_MOUNT),
-        text(body, "path", at).strip(),
-        name,
-        "" if version is None else str(version),
-    )
-
-
-def _read_entries(job: Mapping[str, Any], key: str) -> dict[str, Any]:
-    body = mapping(job.get(key) or {}, (key,), f"`{key}`")
+def _entries(value: Any, at: At) -> dict[str, Any]:
+    key = str(at[-1])
+    example = "{NAME: {type: uri_folder}}" if key == "outputs" else "{KEY: value}"
+    body = mapping(value, at, f"`{key}`", example)
     for name in body:
         if not isinstance(name, str) or not IO_NAME.match(name):
             raise InvalidSpec(
                 f"`{str(name)[:80]}` is not a valid name in `{key}`",
                 "use letters, digits and underscores, and no digit first",
-                at=(key, str(name)),
+                at=(*at, str(name)),
             )
     return dict(body)

@@ -1,49 +1,58 @@
 """The job file: from a mapping to a `JobSpec`.
 
-Owns: `JobSpec`; what stands at the top of a command job; the expressions of its command.
-Leaves: which keys are supported to keys.py; inputs and outputs to inputs.py, processes and nodes to
-resources.py; what references stand for to requests/pinning.py; places in the file to the CLI.
-Always: a `JobSpec` is whole and valid; every error says where by `at`.
+Owns: `JobSpec`; `JobFile`, what stands at the top of a command job; the expressions of its command.
+Leaves: inputs and outputs to inputs.py, processes and nodes to distribution.py and resources.py;
+what references stand for to requests/pinning.py; places in the file to the CLI.
+Always: a `JobSpec` is whole and valid; a key is honoured, satisfied by what is there anyway, or
+refused by name, never ignored; every error says where by `at`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base.documents import expressions, faults
+from pydantic import Field
+
+from torchyard.base.documents import expressions, models
+from torchyard.base.documents.models import At, By, Choice, File, Key, Text, Texts, rule
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
+from torchyard.environments.definition_keys import EnvironmentKeys
 from torchyard.jobs.spec import (
+    distribution,
+    elastic,
     interception,
-    keys,
     limit_properties,
     notification_settings,
     own_properties,
     rehearsal,
-    resources,
     retry,
     secrets,
     system_metrics,
     watch_properties,
 )
 from torchyard.jobs.spec import services as job_services
+from torchyard.jobs.spec.distribution import Distribution, DistributionFile
 from torchyard.jobs.spec.elastic import Elastic
-from torchyard.jobs.spec.inputs import Input, Output, read_inputs, read_outputs
-from torchyard.jobs.spec.notification_settings import Recipient
-from torchyard.jobs.spec.services import Service
-from torchyard.jobs.spec.values import (
-    NAME,
-    choice,
-    known_keys,
-    mapping,
-    name,
-    served,
+from torchyard.jobs.spec.inputs import (
+    Input,
+    InputFile,
+    Output,
+    OutputFile,
+    read_inputs,
+    read_outputs,
 )
-from torchyard.jobs.spec.values import experiment_name as experiment_name_in
+from torchyard.jobs.spec.notification_settings import NotificationFile, Recipient
+from torchyard.jobs.spec.parts import NAME, READ_ONLY, JobPart, part
+from torchyard.jobs.spec.parts import experiment_name as experiment_name_in
+from torchyard.jobs.spec.parts import name as name_in
+from torchyard.jobs.spec.resources import IdentityFile, LimitsFile, QueueFile, ResourcesFile
+from torchyard.jobs.spec.services import Service, ServiceFile
 from torchyard.shared import brackets, shell_commands
 
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
@@ -65,7 +74,22 @@ _SHELLS = re.compile(
 _SHELL_NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]{0,80})\b")
 _INPUT_VARIABLE = "AZURE_ML_INPUT_"
 _MOST_UNUSED = 10
-_RESOLVED = ("command", "environment_variables.*", "outputs.*.path")
+_LITERALS = {"type": ["string", "number", "boolean", "null"]}
+_AS_STEPS = Key("submit its steps as jobs of `type: command`", "refused")
+_AS_TRAINING = Key("run your own training as a `type: command` job", "refused")
+_AS_INPUT = Key("name the data as an input of a `type: command` job", "refused")
+TYPE = Choice(
+    command=Key("may be left out"),
+    sweep=Key("many trials of one command: see the guide on sweeps"),
+    pipeline=_AS_STEPS,
+    spark=Key("run the framework from the command of a `type: command` job", "refused"),
+    automl=_AS_TRAINING,
+    parallel=_AS_STEPS,
+    finetuning=_AS_TRAINING,
+    distillation=_AS_TRAINING,
+    **{"import": _AS_INPUT},
+    data_transfer=_AS_INPUT,
+)
 
 
 @dataclass(frozen=True)
@@ -113,61 +137,276 @@ class JobSpec:
         return self.elastic.max_nodes if self.elastic else self.instance_count
 
 
-@faults.all_at_once
+def _command(value: Any, at: At) -> str:
+    command = text({"command": value}, "command")
+    if "\0" in command:
+        raise InvalidSpec("the command contains a NUL character", "remove it", at=at)
+    return bounded(command, _LONGEST_COMMAND, "`command`", at=at)
+
+
+def _environment(value: Any, at: At) -> str | dict[str, Any] | None:
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, Mapping):
+        return {str(key): content for key, content in value.items()}
+    raise InvalidSpec(
+        "`environment` must be a name or a mapping",
+        "for example `environment: python` or `environment: {conda_file: environment.yml}`",
+        at=at,
+    )
+
+
+def _variables(value: Any, at: At) -> dict[str, str]:
+    values = texts({at[-1]: value}, str(at[-1]))
+    for variable, content in values.items():
+        if not _VARIABLE.match(variable):
+            raise InvalidSpec(
+                f"`{variable[:80]}` is not a valid name for an environment variable",
+                "use letters, digits and underscores, and no digit first",
+                at=(*at, variable),
+            )
+        if "\0" in content:
+            raise InvalidSpec(
+                f"the value of `{variable}` contains a NUL character",
+                "remove it",
+                at=(*at, variable),
+            )
+    return values
+
+
+def _display_name(value: Any, at: At) -> str:
+    shown = text({at[-1]: value}, str(at[-1]))
+    if len(shown) > 255:
+        raise InvalidSpec("`display_name` is longer than 255 characters", "shorten it", at=at)
+    return shown
+
+
+def _name(value: Any, at: At) -> str:
+    return name_in({at[-1]: value}, str(at[-1]))
+
+
+def _experiment_name(value: Any, at: At) -> str:
+    return experiment_name_in({at[-1]: value})
+
+
+def _distribution(value: Any, at: At) -> DistributionFile | None:
+    return DistributionFile.read(value, at) if value else None
+
+
+_CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
+    own_properties.check,
+    retry.check_lengths,
+    retry.read,
+    watch_properties.read,
+    system_metrics.interval_s,
+    own_properties.log_quota_mb,
+    own_properties.preflight,
+    rehearsal.read,
+    interception.is_intercepted,
+    own_properties.keeps_peer_copies,
+    limit_properties.read,
+    job_services.hold_s,
+)
+
+
+class JobFile(JobPart, File):
+    subject: ClassVar[str] = "the job"
+    example: ClassVar[str] = "command: python train.py"
+    resolved: ClassVar[Sequence[str]] = ("command", "environment_variables.*", "outputs.*.path")
+
+    type: Annotated[str, TYPE] = "command"
+    name: Annotated[
+        str, By(_name), Key("the job's own name, once in a workspace; made up when left out")
+    ] = ""
+    display_name: Annotated[
+        str, By(_display_name), Key("what lists show; the name when left out")
+    ] = ""
+    experiment_name: Annotated[
+        str, By(_experiment_name), Key("default: the name of the working folder")
+    ] = ""
+    description: Annotated[str, Text(), Key()] = ""
+    tags: Annotated[dict[str, str], Texts(), Key("texts and numbers")] = Field(default_factory=dict)
+    properties: Annotated[Any, Key("texts and numbers; git's are added by the client")] = Field(
+        default_factory=dict
+    )
+    command: Annotated[
+        str, By(_command), Key("runs in a shell; several lines and `$[[ … ]]` are fine")
+    ] = ""
+    code: Annotated[
+        str, Text(), Key("a folder or file here, or a git URL; a snapshot is taken")
+    ] = ""
+    environment: Annotated[
+        str | dict[str, Any] | None,
+        By(_environment, of=EnvironmentKeys, else_=models.TEXT),
+        Key("a reference, `file:<path>`, or inline as below"),
+    ] = None
+    environment_variables: Annotated[
+        dict[str, str], By(_variables), Key("override those that the platform sets")
+    ] = Field(default_factory=dict)
+    distribution: Annotated[DistributionFile | None, By(_distribution, of=DistributionFile)] = None
+    compute: Annotated[
+        str,
+        Text(),
+        Key("`azureml:<name>` or `<name>`; `local` when left out, or `serverless`; `auto` chooses"),
+    ] = ""
+    resources: Annotated[ResourcesFile, part(ResourcesFile)] = ResourcesFile()
+    limits: Annotated[LimitsFile, part(LimitsFile)] = LimitsFile()
+    inputs: Annotated[
+        dict[str, Input],
+        By(read_inputs, of=InputFile, is_named=True, else_=_LITERALS),
+        Key("a number, a text, true or false; null leaves the input unset"),
+    ] = Field(default_factory=dict)
+    outputs: Annotated[
+        dict[str, Output],
+        By(read_outputs, of=OutputFile, is_named=True),
+        Key("null takes the defaults"),
+    ] = Field(default_factory=dict)
+    services: Annotated[
+        dict[str, Service],
+        By(job_services.read, of=ServiceFile, is_named=True),
+        Key("programs beside the ranks; `yard job show-services` says where they are"),
+    ] = Field(default_factory=dict)
+    identity: Annotated[IdentityFile, part(IdentityFile)] = IdentityFile()
+    queue_settings: Annotated[QueueFile, part(QueueFile)] = QueueFile()
+    notification_settings: Annotated[NotificationFile, part(NotificationFile)] = NotificationFile()
+    parent_job_name: Annotated[str, By(_name), Key("a job of the same workspace")] = ""
+    torchyard: Annotated[
+        Any,
+        By(lambda value, at: value, else_=own_properties.schema()),
+        Key("torchyard's own: as the property `torchyard.<name>`, see below"),
+    ] = None
+    id: Annotated[None, READ_ONLY] = None
+    status: Annotated[None, READ_ONLY] = None
+    creation_context: Annotated[None, READ_ONLY] = None
+    log_files: Annotated[None, READ_ONLY] = None
+    parameters: Annotated[None, READ_ONLY] = None
+
+    @rule("command")
+    def _runs(self) -> None:
+        if not self.command.strip():
+            raise InvalidSpec(
+                "the job has no `command`",
+                "say what to run, for example `command: python train.py`",
+                at=("command",) if "command" in self.model_fields_set else (),
+            )
+
+    @rule("environment")
+    def _runs_in(self) -> None:
+        if self.environment is None:
+            raise InvalidSpec(
+                "the job has no `environment`",
+                "write `environment: python` for plain Python, or list packages under "
+                "`environment: {pip_requirements: requirements.txt}`",
+                at=("environment",) if "environment" in self.model_fields_set else (),
+            )
+
+    @rule("command", "inputs", "outputs")
+    def _command_names(self) -> None:
+        expressions.check_command(self.command, self.inputs, self.outputs)
+
+    @rule("environment_variables", "inputs", "outputs")
+    def _variables_name(self) -> None:
+        expressions.check_variables(self.environment_variables, self.inputs, self.outputs)
+
+    @rule("properties", "environment_variables")
+    def texts(self) -> dict[str, str]:
+        """All properties."""
+        job = {"properties": self.properties}
+        written = secrets.read(job, self.environment_variables)
+        properties = texts({"properties": written}, "properties")
+        models.together(*(partial(check, properties) for check in _CHECKS))
+        return properties
+
+    @rule("properties", "environment_variables")
+    def webhooks(self) -> list[Recipient]:
+        job = {"properties": self.properties}
+        return notification_settings.webhooks(job, self.environment_variables)
+
+    @rule("properties")
+    def elastic(self) -> Elastic | None:
+        return elastic.read(elastic.written({"properties": self.properties}))
+
+    @rule("distribution", "resources", "command", "properties")
+    def launched(self) -> tuple[Distribution, int]:
+        """How its processes are launched, and on how many nodes."""
+        sizes = self.elastic()
+        nodes = self.resources.instance_count or (sizes.max_nodes if sizes else 1)
+        if sizes:
+            elastic.refuse_size(sizes, nodes)
+        launched = distribution.read(self.distribution, self.command, nodes)
+        if sizes:
+            elastic.refuse_fixed_tasks(launched.kind)
+        return launched, nodes
+
+
 def read(document: Any) -> JobSpec:
     """Check a job file's mapping and give every key its default.
 
     Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
+        InvalidSpec: the first thing that is wrong, with its place and the others.
     """
-    job = own_properties.with_mapping(mapping(document, (), "the job"))
-    _is_command(job)
-    known_keys(job, "", ())
-    expressions.refuse(job, _RESOLVED)
-    inputs, outputs = read_inputs(job), read_outputs(job)
-    command = _command(job, inputs, outputs)
-    shape = resources.read(job)
-    services, service_notices = job_services.read(job)
-    compute, compute_notices = _compute(job)
-    variables = _variables(job)
-    expressions.check_variables(variables, inputs, outputs)
+    file = _read_file(document)
+    launched, nodes = file.launched()
+    compute, compute_notices = _compute(file.compute)
+    command, variables = file.command, file.environment_variables
+    assert file.environment is not None
     return JobSpec(
         command=command,
-        environment=_environment(job),
-        code=text(job, "code"),
+        environment=file.environment,
+        code=file.code,
         environment_variables=variables,
-        inputs=inputs,
-        outputs=outputs,
-        distribution=shape.distribution,
-        communication_backend=shape.communication_backend,
-        parameter_servers=shape.parameter_servers,
-        process_count_per_instance=shape.process_count_per_instance,
-        instance_count=shape.instance_count,
-        elastic=shape.elastic,
+        inputs=file.inputs,
+        outputs=file.outputs,
+        distribution=launched.kind,
+        communication_backend=launched.communication_backend,
+        parameter_servers=launched.parameter_servers,
+        process_count_per_instance=launched.processes,
+        instance_count=nodes,
+        elastic=file.elastic(),
         compute=compute,
-        timeout_s=shape.timeout_s,
-        name=name(job, "name"),
-        display_name=_display_name(job),
-        experiment_name=experiment_name_in(job) or "Default",
-        description=text(job, "description", ()),
-        tags=texts(job, "tags"),
-        properties=_properties(job, variables),
-        parent_job_name=name(job, "parent_job_name"),
-        job_tier=shape.job_tier,
-        priority=shape.priority,
-        services=services,
-        recipients=notification_settings.read(job, variables),
+        timeout_s=float(file.limits.timeout),
+        name=file.name,
+        display_name=file.display_name,
+        experiment_name=file.experiment_name or "Default",
+        description=file.description,
+        tags=file.tags,
+        properties=file.texts(),
+        parent_job_name=file.parent_job_name,
+        job_tier=file.queue_settings.job_tier,
+        priority=file.queue_settings.priority,
+        services=job_services.started(file.services),
+        recipients=(*file.notification_settings.recipients, *file.webhooks()),
         notices=(
             *compute_notices,
-            *shape.notices,
-            *service_notices,
-            *_unused_inputs(command, variables, inputs),
-            *_assets_as_strings(job),
-            *_mistaken(command, variables, inputs, outputs),
+            *file.resources.notices,
+            *launched.notices,
+            *job_services.notices(file.services),
+            *_unused_inputs(command, variables, file.inputs),
+            *_assets_as_strings(file.inputs),
+            *_mistaken(command, variables, file.inputs, file.outputs),
             *_unexpanded(variables),
             *_hidden_failures(command),
         ),
     )
+
+
+def _read_file(document: Any) -> JobFile:
+    if not isinstance(document, Mapping):
+        return JobFile.read(document)
+    _refuse_other_types(document)
+    faults: list[InvalidSpec] = []
+    try:
+        job = own_properties.with_mapping(document)
+    except InvalidSpec as error:
+        faults.append(error)
+        job = {key: value for key, value in document.items() if key != "torchyard"}
+    try:
+        file = JobFile.read(job)
+    except InvalidSpec as error:
+        faults.append(error)
+    if faults:
+        raise models.joined(faults, document, ())
+    return file
 
 
 def type_of(document: Mapping[str, Any]) -> str:
@@ -177,45 +416,27 @@ def type_of(document: Mapping[str, Any]) -> str:
         InvalidSpec: the type is unknown.
     """
     if document.get("type") is not None:
-        return choice(document, "type", (), "type", "command").value
+        return TYPE.find(text(document, "type") or "command", "type", ())
     signs = (kind for sign, kind in _SIGNS.items() if sign in document)
     return "command" if document.get("command") else next(signs, "command")
 
 
-def _is_command(job: Mapping[str, Any]) -> None:
+def _refuse_other_types(job: Mapping[str, Any]) -> None:
     kind = type_of(job)
     if kind == "command":
         return
-    key = next(key for key in keys.values("type") if key.value == kind)
-    if key.support == "refused" and job.get("type") is not None:
-        served(job, "type", (), "type", "command")
+    if job.get("type") is not None:
+        TYPE.read(job, "type", (), "command")
     sign = next((sign for sign, of in _SIGNS.items() if of == kind and sign in job), "type")
     hint = "submit it as a job of its own, or write `type: command`"
-    if key.support == "refused":
-        hint = key.note
+    if TYPE.values[kind].support == "refused":
+        hint = TYPE.values[kind].note
     raise InvalidSpec(
         f"this is a {kind} job, which is not served" + (" here" if kind == "sweep" else ""),
         hint,
         code="not_served",
         at=("type",) if job.get("type") is not None else (sign,),
     )
-
-
-def _command(
-    job: Mapping[str, Any], inputs: Mapping[str, Input], outputs: Mapping[str, Output]
-) -> str:
-    command = text(job, "command", ())
-    if not command.strip():
-        raise InvalidSpec(
-            "the job has no `command`",
-            "say what to run, for example `command: python train.py`",
-            at=("command",) if "command" in job else (),
-        )
-    if "\0" in command:
-        raise InvalidSpec("the command contains a NUL character", "remove it", at=("command",))
-    bounded(command, _LONGEST_COMMAND, "`command`", at=("command",))
-    expressions.check_command(command, inputs, outputs)
-    return command
 
 
 def _unused_inputs(
@@ -241,15 +462,14 @@ def _unused_inputs(
     return notices
 
 
-def _assets_as_strings(job: Mapping[str, Any]) -> list[str]:
+def _assets_as_strings(inputs: Mapping[str, Input]) -> list[str]:
     """Notices about names of data that the script gets as they are written."""
-    inputs = job.get("inputs")
-    values = inputs.items() if isinstance(inputs, Mapping) else ()
     return [
-        f"input `{name}` is the string `{value[:100]}`, not the data of that name; write `{name}: "
-        f"{{type: uri_folder, path: {value[:100]}}}` for a folder, `uri_file` for a file"
-        for name, value in islice(values, _MOST_UNUSED)
-        if isinstance(value, str) and value.startswith("azureml:")
+        f"input `{name}` is the string `{each.value[:100]}`, not the data of that name; write "
+        f"`{name}: {{type: uri_folder, path: {each.value[:100]}}}` for a folder, `uri_file` for a "
+        "file"
+        for name, each in islice(inputs.items(), _MOST_UNUSED)
+        if each.value.startswith("azureml:")
     ]
 
 
@@ -301,75 +521,11 @@ def _shell_part(value: str, variables: Collection[str]) -> str:
     return next((match[0] for match in names), "")
 
 
-def _compute(job: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
-    written = text(job, "compute").strip()
+def _compute(value: str) -> tuple[str, Sequence[str]]:
+    written = value.strip()
     name = written.removeprefix("azureml:")
     long = re.match(r"^/?/?subscriptions/.+/computes/([^/]+)\Z", name)
     name = long[1] if long else name
     if name.lower() == _SERVERLESS:
         return "local", [f"`compute: {written}` is this machine's compute `local`"]
     return name or "local", ()
-
-
-def _environment(job: Mapping[str, Any]) -> str | dict[str, Any]:
-    value = job.get("environment")
-    if isinstance(value, str) and value.strip():
-        return value.strip()
-    if isinstance(value, Mapping):
-        return {str(key): content for key, content in value.items()}
-    if value is None or value == "":
-        raise InvalidSpec(
-            "the job has no `environment`",
-            "write `environment: python` for plain Python, or list packages under "
-            "`environment: {pip_requirements: requirements.txt}`",
-            at=("environment",) if "environment" in job else (),
-        )
-    raise InvalidSpec(
-        "`environment` must be a name or a mapping",
-        "for example `environment: python` or `environment: {conda_file: environment.yml}`",
-        at=("environment",),
-    )
-
-
-def _variables(job: Mapping[str, Any]) -> dict[str, str]:
-    values = texts(job, "environment_variables")
-    for variable, value in values.items():
-        if not _VARIABLE.match(variable):
-            raise InvalidSpec(
-                f"`{variable[:80]}` is not a valid name for an environment variable",
-                "use letters, digits and underscores, and no digit first",
-                at=("environment_variables", variable),
-            )
-        if "\0" in value:
-            raise InvalidSpec(
-                f"the value of `{variable}` contains a NUL character",
-                "remove it",
-                at=("environment_variables", variable),
-            )
-    return values
-
-
-def _properties(job: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
-    properties = texts({"properties": secrets.read(job, variables)}, "properties")
-    own_properties.check(properties)
-    retry.check_lengths(properties)
-    retry.read(properties)
-    watch_properties.read(properties)
-    system_metrics.interval_s(properties)
-    own_properties.log_quota_mb(properties)
-    own_properties.preflight(properties)
-    rehearsal.read(properties)
-    interception.is_intercepted(properties)
-    own_properties.keeps_peer_copies(properties)
-    limit_properties.read(properties)
-    job_services.hold_s(properties)
-    return properties
-
-
-def _display_name(job: Mapping[str, Any]) -> str:
-    shown = text(job, "display_name", ())
-    if len(shown) > 255:
-        raise InvalidSpec(
-            "`display_name` is longer than 255 characters", "shorten it", at=("display_name",)
-        )
-    return shown

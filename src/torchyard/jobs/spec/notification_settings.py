@@ -13,14 +13,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from torchyard.base.documents import secret_variables
+from torchyard.base.documents.models import At, By, Choice, Document, Key, Refused, Text, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
-from torchyard.base.fields import described, refuse_unknown, text
+from torchyard.base.fields import described
 from torchyard.jobs.spec import own_properties
-from torchyard.jobs.spec.values import At, choice, mapping, section
+from torchyard.jobs.spec.parts import JobPart, part
 from torchyard.workspaces import notifications
 
 KEY = "notification_settings"
@@ -32,7 +33,6 @@ _EVENTS = {"completed": COMPLETED, "failed": FAILED, "canceled": CANCELED, "canc
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255}\Z")
 # Azure's limit, with the commas between them.
 _LONGEST_ADDRESSES = 499
-_WEBHOOK_KEYS = ("url", "url_env", "on", "secret_env")
 _MOST_WEBHOOKS = 16
 _LONGEST_NOTIFY = 32 << 10
 _LONGEST_URL = 2048
@@ -101,15 +101,69 @@ def from_json(document: Mapping[str, Any]) -> Recipient:
     return Recipient(**{**document, "on": tuple(document["on"])})
 
 
-def read(job: Mapping[str, Any], variables: Mapping[str, str]) -> tuple[Recipient, ...]:
-    """
-    Args:
-        job: with its mapping `torchyard:` as properties.
+class EmailEvents(Choice):
+    """One or several of the values; the statuses that they stand for."""
 
-    Raises:
-        InvalidSpec: what is wrong, and where.
-    """
-    return (*_emails(job), *_webhooks(job, variables))
+    def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
+        written, expected = body[key], "of JobCompleted, JobFailed and JobCancelled"
+        events = [written] if isinstance(written, str) else _list(written, (*at, key), expected)
+        values = [super(EmailEvents, self).read({key: each}, key, at, "") for each in events]
+        return tuple(dict.fromkeys(_EMAIL_EVENTS[value] for value in values if value))
+
+
+def _addresses(value: Any, at: At) -> tuple[str, ...]:
+    addresses = _list(value, at, "of e-mail addresses")
+    for index, address in enumerate(addresses):
+        if not isinstance(address, str) or not _ADDRESS.match(address):
+            raise InvalidSpec(
+                f"{described(address)} is not an e-mail address",
+                "write `name@example.org`, without a display name",
+                at=(*at, index),
+            )
+    if len(",".join(addresses)) > _LONGEST_ADDRESSES:
+        raise InvalidSpec(
+            f"`emails` has more than {_LONGEST_ADDRESSES} characters",
+            "name a mailing list",
+            at=at,
+        )
+    return tuple(dict.fromkeys(addresses))
+
+
+class NotificationFile(JobPart):
+    path_in_file: ClassVar[str] = KEY
+
+    email_on: Annotated[
+        tuple[str, ...], EmailEvents(JobCompleted=Key(), JobFailed=Key(), JobCancelled=Key())
+    ] = ()
+    emails: Annotated[
+        tuple[str, ...],
+        By(_addresses),
+        Key(
+            "addresses, 499 characters at most; the server needs a mail server, or a notice says so"
+        ),
+    ] = ()
+    webhooks: Annotated[
+        None,
+        Refused("no messages go to Azure DevOps: write `torchyard: {notify: [{url: https://…}]}`"),
+    ] = None
+
+    @rule("email_on", "emails")
+    def _both(self) -> None:
+        if bool(self.email_on) != bool(self.emails):
+            present, absent = ("emails", "email_on") if self.emails else ("email_on", "emails")
+            raise InvalidSpec(
+                f"`{KEY}` has `{present}` and no `{absent}`",
+                "write `email_on: [JobCompleted, JobFailed, JobCancelled]`"
+                if self.emails
+                else "write `emails: [name@example.org]`",
+            )
+
+    @property
+    def recipients(self) -> list[Recipient]:
+        return [Recipient(self.email_on, email=address) for address in self.emails]
+
+
+PART = part(NotificationFile)
 
 
 def read_workspace(stored: Mapping[str, Any]) -> tuple[Recipient, ...]:
@@ -130,7 +184,8 @@ def read_workspace(stored: Mapping[str, Any]) -> tuple[Recipient, ...]:
         f"`{notifications.SECRETS}` has no such secret",
         f"add it to `{notifications.SECRETS}`",
     )
-    recipients = [*_emails(stored), *_read_webhooks(items, at, variables)]
+    settings = PART.read({KEY: stored.get(KEY)}, KEY, (), None)
+    recipients = [*settings.recipients, *_read_webhooks(items, at, variables)]
     return tuple(replace(recipient, of_workspace=True) for recipient in recipients)
 
 
@@ -150,45 +205,14 @@ def parse_url(url: str) -> WebhookUrl | None:
     return WebhookUrl(scheme, host, port or _PORTS[scheme], target)
 
 
-def _emails(job: Mapping[str, Any]) -> list[Recipient]:
-    body = section(job, KEY)
-    on = _email_events(body)
-    addresses = _list(body.get("emails"), (KEY, "emails"), "of e-mail addresses")
-    for index, address in enumerate(addresses):
-        if not isinstance(address, str) or not _ADDRESS.match(address):
-            raise InvalidSpec(
-                f"{described(address)} is not an e-mail address",
-                "write `name@example.org`, without a display name",
-                at=(KEY, "emails", index),
-            )
-    if len(",".join(addresses)) > _LONGEST_ADDRESSES:
-        raise InvalidSpec(
-            f"`emails` has more than {_LONGEST_ADDRESSES} characters",
-            "name a mailing list",
-            at=(KEY, "emails"),
-        )
-    if bool(on) != bool(addresses):
-        present, absent = ("emails", "email_on") if addresses else ("email_on", "emails")
-        raise InvalidSpec(
-            f"`{KEY}` has `{present}` and no `{absent}`",
-            "write `email_on: [JobCompleted, JobFailed, JobCancelled]`"
-            if addresses
-            else "write `emails: [name@example.org]`",
-            at=(KEY,),
-        )
-    return [Recipient(on, email=address) for address in dict.fromkeys(addresses)]
+def webhooks(job: Mapping[str, Any], variables: Mapping[str, str]) -> list[Recipient]:
+    """
+    Args:
+        job: with its mapping `torchyard:` as properties.
 
-
-def _email_events(body: Mapping[str, Any]) -> tuple[str, ...]:
-    at, path = (KEY, "email_on"), f"{KEY}.email_on"
-    written = body.get("email_on")
-    expected = "of JobCompleted, JobFailed and JobCancelled"
-    events = [written] if isinstance(written, str) else _list(written, at, expected)
-    keys = [choice({"email_on": event}, "email_on", (KEY,), path, "") for event in events]
-    return tuple(dict.fromkeys(_EMAIL_EVENTS[key.value] for key in keys))
-
-
-def _webhooks(job: Mapping[str, Any], variables: Mapping[str, str]) -> list[Recipient]:
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
     properties = job.get("properties")
     written = properties.get(NOTIFY) if isinstance(properties, Mapping) else None
     if written is None:
@@ -225,10 +249,18 @@ def _items(written: Any, at: At) -> list[Any]:
     return _list(items, at, "of webhooks")
 
 
+class Webhook(Document):
+    subject: ClassVar[str] = "a webhook"
+
+    url: Annotated[str, Text(), Key("where messages go")] = ""
+    url_env: Annotated[str, Text(), Key("the secret variable that holds it")] = ""
+    on: Annotated[Any, Key("`completed`, `failed`, `canceled`; all when left out")] = None
+    secret_env: Annotated[str, Text(), Key("the secret variable that signs messages")] = ""
+
+
 def _webhook(item: Any, at: At, variables: _Variables) -> Recipient:
-    body = mapping(item, at, "a webhook")
-    refuse_unknown(body, _WEBHOOK_KEYS)
-    url, url_env, secret_env = (text(body, key, at) for key in ("url", "url_env", "secret_env"))
+    file = Webhook.read(item, at)
+    url, url_env, secret_env = file.url, file.url_env, file.secret_env
     if bool(url) == bool(url_env):
         raise InvalidSpec(
             "a webhook needs either `url` or `url_env`",
@@ -258,7 +290,7 @@ def _webhook(item: Any, at: At, variables: _Variables) -> Recipient:
             "write `https://host/path` or `http://host/path`, without a user or password in it",
             at=(*at, "url" if url else "url_env"),
         )
-    return Recipient(_events(body.get("on"), (*at, "on")), "", url, url_env, secret_env)
+    return Recipient(_events(file.on, (*at, "on")), "", url, url_env, secret_env)
 
 
 def _events(value: Any, at: At) -> tuple[str, ...]:

@@ -104,6 +104,19 @@ def check(properties: Mapping[str, str]) -> None:
             )
 
 
+def schema() -> dict[str, Any]:
+    """The mapping `torchyard:`, as JSON Schema has it."""
+    top: dict[str, Any] = {"type": "object", "properties": {}}
+    for name, note in TABLE.items():
+        place = top
+        *around, last = name.removeprefix(PREFIX).split(".")
+        for step in around:
+            place = place["properties"].setdefault(step, {})
+            place.setdefault("properties", {})
+        place["properties"].setdefault(last, {})["description"] = note
+    return top
+
+
 def with_mapping(job: Mapping[str, Any]) -> dict[str, Any]:
     """The job with its mapping `torchyard:` as properties.
 

@@ -1,8 +1,7 @@
-"""What a job file says of processes, nodes and the rights of a job.
+"""What a job file says of nodes, limits and the rights of a job.
 
-Owns: resources, limits, identity and queue settings.
-Leaves: distribution to distribution.py, services to services.py; whether the compute has that many
-nodes to jobs/actions.py.
+Owns: `resources`, `limits`, `identity` and `queue_settings`.
+Leaves: distribution to distribution.py; whether the compute has that many nodes to jobs/actions.py.
 Always: what can't be kept is refused; what is kept by other means is told as a notice when the
 user could think otherwise.
 """
@@ -10,112 +9,76 @@ user could think otherwise.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
+from torchyard.base.documents.models import At, By, Check, Choice, Key, Refused, Text
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import count, seconds, text
-from torchyard.jobs.spec import distribution as spec_distribution
-from torchyard.jobs.spec import elastic as spec_elastic
-from torchyard.jobs.spec.elastic import Elastic
-from torchyard.jobs.spec.values import At, mapping, section, served
+from torchyard.jobs.spec.parts import JobPart
 
 _SHM_SIZE = re.compile(r"^\d+(?:\.\d+)?[bkmg]\Z", re.IGNORECASE)
 _HARMLESS_ARGUMENTS = ("--shm-size", "--ipc", "--gpus", "--runtime", "--ulimit")
-_BACKENDS = ("nccl", "gloo")
+_NO_IDENTITY = Key("remove it: there is no Azure identity to act as", "refused")
+_NO_IDENTITY_KEY = Refused(_NO_IDENTITY.note)
+_ONLY_SPOT = Key("nobody but spot jobs is preempted", "satisfied")
+JOB_TIER = Choice(
+    spot=Key("may be preempted by any other job; comes last"),
+    basic=_ONLY_SPOT,
+    standard=_ONLY_SPOT,
+    premium=_ONLY_SPOT,
+)
+PRIORITY = Choice(
+    medium=Key("the default"),
+    low=Key("after all others of its cluster"),
+    high=Key("before all others of its cluster"),
+)
+_IDENTITY = Choice(
+    user_identity=Key("a job acts with its owner's rights", "satisfied"),
+    aml_token=Key("a job gets a token of its own", "satisfied"),
+    managed=_NO_IDENTITY,
+    managed_identity=_NO_IDENTITY,
+)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How many nodes and processes; `distribution` is pytorch, mpi, tensorflow or empty.
+class AtLeast(Check):
+    """A whole number that has no other bound."""
 
-    An `elastic` job starts with `instance_count` nodes if so many are free.
-    """
+    def __init__(self, least: int) -> None:
+        self._least = least
 
-    distribution: str
-    process_count_per_instance: int
-    instance_count: int
-    timeout_s: float
-    notices: tuple[str, ...]
-    job_tier: str = "standard"
-    priority: str = "medium"
-    communication_backend: str = ""
-    parameter_servers: int = 0
-    elastic: Elastic | None = None
+    def read(self, body: Any, key: str, at: At, default: Any) -> int:
+        return count(body, key, at, default=0, least=self._least)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self._least}
 
 
-def read(job: Mapping[str, Any]) -> Shape:
-    """
-    Raises:
-        InvalidSpec: what is wrong or not served, and where.
-    """
-    resources = section(job, "resources")
-    elastic = spec_elastic.read(spec_elastic.written(job))
-    default = elastic.max_nodes if elastic else 1
-    nodes = count(resources, "instance_count", ("resources",), default=default, least=1)
-    notices = []
-    size = text(resources, "instance_type", ("resources",))
-    if size:
-        notices.append(
-            f"`resources.instance_type: {size}` chooses nothing: the nodes of the compute are "
-            "what they are"
-        )
-    _shm_size(resources)
-    notices += _docker_args(resources)
-    limits = section(job, "limits")
-    distribution = spec_distribution.read(job, nodes)
-    if elastic:
-        spec_elastic.refuse_size(elastic, nodes)
-        spec_elastic.refuse_fixed_tasks(distribution.kind)
-    _identity(job)
-    job_tier, priority = _queue_settings(job)
-    return Shape(
-        distribution.kind,
-        distribution.processes,
-        nodes,
-        float(seconds(limits, "timeout", ("limits",))),
-        (*notices, *distribution.notices),
-        job_tier,
-        priority,
-        _backend(job),
-        distribution.parameter_servers,
-        elastic,
-    )
+class Seconds(Check):
+    """A whole number; the hint turns a duration into it."""
+
+    def read(self, body: Any, key: str, at: At, default: Any) -> int:
+        return seconds(body, key, at)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": 0}
 
 
-def _backend(job: Mapping[str, Any]) -> str:
-    """What the ranks talk by, in any case as v1's PyTorchConfiguration has it; empty for unsaid."""
-    at: At = ("distribution",)
-    written = text(section(job, "distribution"), "communication_backend", at)
-    if written and written.lower() not in _BACKENDS:
-        raise InvalidSpec(
-            f"`{written[:50]}` is not a `communication_backend`",
-            "use `nccl` between GPUs or `gloo`, or leave it out",
-            at=(*at, "communication_backend"),
-        )
-    return written.lower()
-
-
-def _shm_size(resources: Mapping[str, Any]) -> None:
-    written = text(resources, "shm_size", ("resources",))
+def _shm_size(value: Any, at: At) -> str:
+    written = text({at[-1]: value}, str(at[-1]), at[:-1])
     if written and not _SHM_SIZE.match(written.strip()):
         raise InvalidSpec(
             f"`{written}` is not a valid `shm_size`",
             "a number and one of b, k, m, g: `2g`",
-            at=("resources", "shm_size"),
+            at=at,
         )
+    return written
 
 
-def _docker_args(resources: Mapping[str, Any]) -> list[str]:
-    """A notice for arguments that ask for what the processes of a job have anyway.
-
-    Raises:
-        InvalidSpec: another argument, which would change what the job sees.
-    """
-    at: At = ("resources", "docker_args")
-    written = resources.get("docker_args") or []
-    words = written.split() if isinstance(written, str) else written
+def _docker_args(value: Any, at: At) -> list[str]:
+    """Arguments that ask for what the processes of a job have anyway."""
+    words = value.split() if isinstance(value, str) else value or []
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InvalidSpec("`docker_args` must be text or a list of texts", "remove it", at=at)
     # An argument's value is a word of its own, or stands behind `=`.
@@ -128,21 +91,71 @@ def _docker_args(resources: Mapping[str, Any]) -> list[str]:
             code="not_served",
             at=at,
         )
-    return ["`resources.docker_args` changes nothing: the job has them anyway"] if words else []
+    return words
 
 
-def _identity(job: Mapping[str, Any]) -> None:
-    if job.get("identity"):
-        body = mapping(job["identity"], ("identity",), "`identity`")
-        served(body, "type", ("identity",), "identity.type", "aml_token")
-        section(job, "identity")
+class ResourcesFile(JobPart):
+    path_in_file: ClassVar[str] = "resources"
+    example: ClassVar[str] = "{instance_count: 2}"
+
+    instance_count: Annotated[
+        int, AtLeast(1), Key("default 1; of an elastic job, how many it starts with")
+    ] = 0
+    instance_type: Annotated[
+        str, Text(), Key("nodes are what the compute has; said on the job", "satisfied")
+    ] = ""
+    shm_size: Annotated[
+        str, By(_shm_size), Key("processes have all of the machine's `/dev/shm`", "satisfied")
+    ] = ""
+    docker_args: Annotated[
+        list[str],
+        By(_docker_args),
+        Key(
+            "`--shm-size`, `--ipc`, `--gpus`, `--runtime` and `--ulimit` ask for what processes "
+            "have anyway; others are refused",
+            "satisfied",
+        ),
+    ] = Field(default_factory=list)
+    properties: Annotated[None, Refused("they are for Azure's own schedulers: remove them")] = None
+    locations: Annotated[None, Refused("nodes are where your machines are: remove it")] = None
+    max_instance_count: Annotated[
+        None, Refused("write `torchyard: {min_nodes: 1, max_nodes: 4}`")
+    ] = None
+
+    @property
+    def notices(self) -> list[str]:
+        notices = []
+        if self.instance_type:
+            notices.append(
+                f"`resources.instance_type: {self.instance_type}` chooses nothing: the nodes of "
+                "the compute are what they are"
+            )
+        if self.docker_args:
+            notices.append("`resources.docker_args` changes nothing: the job has them anyway")
+        return notices
 
 
-def _queue_settings(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Tier and priority."""
-    at: At = ("queue_settings",)
-    body = section(job, "queue_settings")
-    return (
-        served(body, "job_tier", at, "queue_settings.job_tier", "standard"),
-        served(body, "priority", at, "queue_settings.priority", "medium"),
-    )
+class LimitsFile(JobPart):
+    path_in_file: ClassVar[str] = "limits"
+    example: ClassVar[str] = "{timeout: 3600}"
+
+    timeout: Annotated[
+        int, Seconds(), Key("seconds from the start of the ranks; 0 means no limit")
+    ] = 0
+
+
+class IdentityFile(JobPart):
+    path_in_file: ClassVar[str] = "identity"
+
+    type: Annotated[str, _IDENTITY] = "aml_token"
+    client_id: Annotated[None, _NO_IDENTITY_KEY] = None
+    object_id: Annotated[None, _NO_IDENTITY_KEY] = None
+    msi_resource_id: Annotated[None, _NO_IDENTITY_KEY] = None
+
+
+class QueueFile(JobPart):
+    path_in_file: ClassVar[str] = "queue_settings"
+    example: ClassVar[str] = "{job_tier: standard}"
+
+    job_tier: Annotated[str, JOB_TIER] = "standard"
+    priority: Annotated[str, PRIORITY] = "medium"

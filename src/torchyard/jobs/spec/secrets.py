@@ -13,7 +13,7 @@ from typing import Any
 
 from torchyard.base.documents.secret_variables import HIDDEN, LEFT_OUT, MARKED, PLAIN, names_in
 from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean
-from torchyard.jobs.spec.values import mapping
+from torchyard.jobs.spec.parts import mapping
 from torchyard.shared import secret_values
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
+from torchyard.base.documents.models import At, By, Choice, Key, Text, entries, within
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import text
 from torchyard.jobs.spec import own_properties
-from torchyard.jobs.spec.values import At, known_keys, mapping, served
+from torchyard.jobs.spec.parts import JobPart, mapping
 
 JUPYTER, TENSORBOARD, VS_CODE, SSH, CUSTOM = (
     "jupyter_lab",
@@ -36,6 +38,17 @@ _LAYER = ("jupyterlab>=4.2,<5", "ipykernel>=6.29", "tensorboard>=2.17", "setupto
 _OLDEST_PYTHON, _NEWEST_PYTHON, _USUAL_PYTHON = 10, 13, "3.11"
 _PYTHON = re.compile(r"3\.(\d+)(?:\.\d+)?\Z")
 
+_SSH = "no SSH server is started, and a notice says so: `yard job shell` opens a shell inside"
+_TYPE = Choice(
+    jupyter_lab=Key("JupyterLab, in the job's environment and folder"),
+    tensor_board=Key("TensorBoard over `log_dir`"),
+    vs_code=Key("where the environment has `code-server`"),
+    ssh=Key(_SSH, "satisfied"),
+    custom=Key(
+        "what your script serves at `port`, or `properties.command` at `$PORT`; the default"
+    ),
+)
+
 
 @dataclass(frozen=True)
 class Service:
@@ -53,88 +66,13 @@ class Service:
     is_handed: bool = False
 
 
-def read(job: Mapping[str, Any]) -> tuple[dict[str, Service], list[str]]:
-    """The services, and notices about what is not started.
-
-    Raises:
-        InvalidSpec: what is wrong, and where.
-    """
-    services: dict[str, Service] = {}
-    notices: list[str] = []
-    for key, value in mapping(job.get("services") or {}, ("services",), "`services`").items():
-        name, at = str(key), ("services", str(key))
-        body = mapping(value or {}, at, f"`services.{name}`")
-        known_keys(body, "services.*", at)
-        if not _NAME.match(name):
-            raise InvalidSpec(
-                f"`{name[:80]}` is not a valid name for a service",
-                "use up to 64 letters, digits, `-` and `_`",
-                at=at,
-            )
-        kind = served(body, "type", at, "services.*.type", "")
-        if kind == SSH:
-            notices.append(
-                f"`services.{name}` (ssh) starts no SSH server, which would need root on the "
-                "node: `yard job shell` opens a shell inside the job"
-            )
-        else:
-            services[name] = _service(name, kind or CUSTOM, body, at)
-    if len(services) > _MOST:
-        raise InvalidSpec(
-            f"the job has {len(services)} services", f"ask for at most {_MOST}", at=("services",)
-        )
-    return services, notices
-
-
-def _service(name: str, kind: str, body: Mapping[str, Any], at: At) -> Service:
-    extra = mapping(body.get("properties") or {}, (*at, "properties"), "`properties`")
-    port = _port(body, at)
-    command = str(extra.get("command") or "")
-    log_dir = text(body, "log_dir", at) or str(extra.get("logDir") or extra.get("rootDir") or "")
-    all_nodes = _all_nodes(body, at)
-    is_handed = _is_handed(
-        extra.get("socket"), kind == CUSTOM and not (port or command or all_nodes), at
-    )
-    if kind == CUSTOM and not (port or command or is_handed):
-        raise InvalidSpec(
-            f"`services.{name}` says neither a `port` nor a command",
-            "write the `port` that your script listens on, or "
-            "`properties: {command: …}` for a program that listens on `$PORT`",
-            at=at,
-        )
-    for key, value in (("command", command), ("log_dir", log_dir)):
-        if "\0" in value or len(value) > _LONGEST:
-            raise InvalidSpec(f"`{key}` of `services.{name}` is not usable", "shorten it", at=at)
-    return Service(name, kind, port, all_nodes, log_dir, command, is_handed)
-
-
-def _is_handed(value: Any, may_be: bool, at: At) -> bool:
-    if value is None:
-        return False
-    if value != INHERITED or not may_be:
-        raise InvalidSpec(
-            f"`socket` of a service can only be `{INHERITED}`, of a `custom` one on the first node "
-            "that has neither `port` nor `command`",
-            f"write `properties: {{socket: {INHERITED}}}`: the script is started with a Unix "
-            "socket that already listens",
-            at=(*at, "properties", "socket"),
-        )
-    return True
-
-
-def _port(body: Mapping[str, Any], at: At) -> int:
-    value = body.get("port")
-    if value is None:
-        return 0
+def _port(value: Any, at: At) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in _PORTS:
-        raise InvalidSpec(
-            f"`{str(value)[:20]}` is not a port", "a number from 1 to 65535", at=(*at, "port")
-        )
+        raise InvalidSpec(f"`{str(value)[:20]}` is not a port", "a number from 1 to 65535", at=at)
     return int(value)
 
 
-def _all_nodes(body: Mapping[str, Any], at: At) -> bool:
-    value = body.get("nodes")
+def _is_on_all_nodes(value: Any, at: At) -> bool:
     if isinstance(value, Mapping):  # as Azure's clients send it
         value = value.get("nodesValueType") or value.get("nodes_value_type")
     written = str(value or "").lower()
@@ -142,9 +80,102 @@ def _all_nodes(body: Mapping[str, Any], at: At) -> bool:
         raise InvalidSpec(
             f"`nodes: {written[:40]}` is not known",
             "write `all`, or leave it out for the first node",
-            at=(*at, "nodes"),
+            at=at,
         )
     return written == "all"
+
+
+def _properties(value: Any, at: At) -> Mapping[str, Any]:
+    return mapping(value, at, "`properties`")
+
+
+class ServiceFile(JobPart):
+    path_in_file: ClassVar[str] = "services.*"
+
+    type: Annotated[str, _TYPE] = CUSTOM
+    port: Annotated[int, By(_port), Key("of `custom`; the others need none")] = 0
+    nodes: Annotated[bool, By(_is_on_all_nodes), Key("`all`; the first node when left out")] = False
+    log_dir: Annotated[
+        str, Text(), Key("of `tensor_board`, in the job's folder; all of it by default")
+    ] = ""
+    ssh_public_keys: Annotated[Any, Key(_SSH, "satisfied")] = None
+    properties: Annotated[
+        Mapping[str, Any],
+        By(_properties),
+        Key(
+            "`logDir` as `log_dir`; `command` of `custom`, or `socket: inherited`: the script is "
+            "started with a Unix socket that already listens"
+        ),
+    ] = Field(default_factory=dict)
+
+    def of(self, name: str) -> Service:
+        """
+        Raises:
+            InvalidSpec: keys that don't go together, at a place within this service.
+        """
+        extra, command = self.properties, str(self.properties.get("command") or "")
+        log_dir = self.log_dir or str(extra.get("logDir") or extra.get("rootDir") or "")
+        is_bare = self.type == CUSTOM and not (self.port or command or self.nodes)
+        if extra.get("socket") is not None and (extra["socket"] != INHERITED or not is_bare):
+            raise InvalidSpec(
+                f"`socket` of a service can only be `{INHERITED}`, of a `custom` one on the first "
+                "node that has neither `port` nor `command`",
+                f"write `properties: {{socket: {INHERITED}}}`: the script is started with a Unix "
+                "socket that already listens",
+                at=("properties", "socket"),
+            )
+        is_handed = extra.get("socket") is not None
+        if self.type == CUSTOM and not (self.port or command or is_handed):
+            raise InvalidSpec(
+                f"`services.{name}` says neither a `port` nor a command",
+                "write the `port` that your script listens on, or "
+                "`properties: {command: …}` for a program that listens on `$PORT`",
+            )
+        for key, value in (("command", command), ("log_dir", log_dir)):
+            if "\0" in value or len(value) > _LONGEST:
+                raise InvalidSpec(f"`{key}` of `services.{name}` is not usable", "shorten it")
+        return Service(name, self.type, self.port, self.nodes, log_dir, command, is_handed)
+
+
+def read(value: Any, at: At) -> dict[str, Service]:
+    """The services; those of type ssh, which are not started, are among them.
+
+    Raises:
+        InvalidSpec: what is wrong, and where.
+    """
+    body = mapping(value, at, "`services`", "{NAME: {type: jupyter_lab}}")
+    services = entries({str(name): each for name, each in body.items()}, at, _service)
+    if sum(service.type != SSH for service in services.values()) > _MOST:
+        raise InvalidSpec(
+            f"the job has {len(services)} services", f"ask for at most {_MOST}", at=at
+        )
+    return services
+
+
+def _service(value: Any, at: At) -> Service:
+    name = str(at[-1])
+    file = ServiceFile.read(value or {}, at)
+    if not _NAME.match(name):
+        raise InvalidSpec(
+            f"`{name[:80]}` is not a valid name for a service",
+            "use up to 64 letters, digits, `-` and `_`",
+            at=at,
+        )
+    return Service(name, SSH) if file.type == SSH else within(at, file.of, name)
+
+
+def started(services: Mapping[str, Service]) -> dict[str, Service]:
+    return {name: service for name, service in services.items() if service.type != SSH}
+
+
+def notices(services: Mapping[str, Service]) -> list[str]:
+    """About those that are not started."""
+    return [
+        f"`services.{name}` (ssh) starts no SSH server, which would need root on the node: "
+        "`yard job shell` opens a shell inside the job"
+        for name, service in services.items()
+        if service.type == SSH
+    ]
 
 
 def hold_s(properties: Mapping[str, str]) -> float:

@@ -28,7 +28,7 @@ from torchyard.jobs.records import names
 from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import parents, submission
 from torchyard.jobs.services import FileServices
-from torchyard.jobs.spec import values
+from torchyard.jobs.spec import parts
 from torchyard.releases.records import store
 from torchyard.releases.records.types import CHANGED, RELEASE, VALIDATION, Record, Schedule, as_word
 from torchyard.releases.running import candidates, validation_jobs
@@ -90,7 +90,7 @@ def create(
         Conflict: a release of the environment goes on, or the name is another job's.
     """
     request = read(kind, document)
-    name = values.name(document, "name")
+    name = parts.name(document, "name")
     job = jobs.find_by_name(services.db, workspace, name) if name else None
     if job is not None:
         submission.require_same(job, submission.hash_of({"type": kind, **request}), identity)

@@ -24,7 +24,6 @@ from torchyard.base.documents.models import (
     Document,
     File,
     Key,
-    Refused,
     Text,
     Texts,
     Whole,
@@ -32,7 +31,8 @@ from torchyard.base.documents.models import (
 )
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described, in_seconds, texts
-from torchyard.jobs.spec import own_properties, values
+from torchyard.jobs.spec import own_properties
+from torchyard.jobs.spec.parts import READ_ONLY, experiment_name, name
 from torchyard.sweeps.spec import (
     early_termination,
     objectives,
@@ -55,7 +55,6 @@ _DEFAULT_TRIALS = 1000
 _MOST_TRIALS = 100_000
 _DEFAULT_TIMEOUT_S = 5_184_000.0
 _LONGEST_S = 10 * 365 * 86_400.0
-_READ_ONLY = Refused("only the server writes it: remove it")
 _OF_EVERY_TRIAL = Key(f"of every trial; {AS_A_JOB}")
 # What the settings of the sweep itself and the search space are read from.
 _OWN = ("torchyard", "properties")
@@ -234,11 +233,11 @@ def _limits(value: Any, at: At) -> Limits:
 
 
 def _name(value: Any, at: At) -> str:
-    return values.name({str(at[-1]): value}, str(at[-1]), at[:-1])
+    return name({at[-1]: value}, str(at[-1]))
 
 
 def _experiment_name(value: Any, at: At) -> str:
-    return values.experiment_name({"experiment_name": value})
+    return experiment_name({"experiment_name": value})
 
 
 _EMPTY: Any = Field(default_factory=dict)
@@ -303,9 +302,9 @@ class SweepFile(File):
     queue_settings: Annotated[Mapping[str, Any], By(_section), Key(AS_A_JOB)] = _EMPTY
     parent_job_name: Annotated[str, By(_name), Key("a job of the same workspace")] = ""
     torchyard: Annotated[Any, Key("torchyard's own, see below; others are the trials'")] = None
-    id: Annotated[None, _READ_ONLY] = None
-    status: Annotated[None, _READ_ONLY] = None
-    creation_context: Annotated[None, _READ_ONLY] = None
+    id: Annotated[None, READ_ONLY] = None
+    status: Annotated[None, READ_ONLY] = None
+    creation_context: Annotated[None, READ_ONLY] = None
 
     @rule("name", "limits")
     def _short_name(self) -> None:

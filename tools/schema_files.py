@@ -1,0 +1,47 @@
+"""Writes `src/torchyard/schemas/`: a JSON Schema of each file that people write.
+
+Owns: which files there are, by the name that `yard schema` knows.
+Leaves: what they say to the models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchyard.base.documents.models import File, json_schema
+from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
+from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
+from torchyard.batch_endpoints.spec.invocation import InvocationFile
+from torchyard.data.assets import DataFile
+from torchyard.endpoints.spec.deployment_spec import OnlineDeploymentFile
+from torchyard.endpoints.spec.endpoint_spec import OnlineEndpointFile
+from torchyard.jobs.spec.job_spec import JobFile
+from torchyard.models.documents import ModelFile
+
+FOLDER = Path(__file__).parents[1] / "src/torchyard/schemas"
+FILES: Mapping[str, type[File]] = {
+    "job": JobFile,
+    "online-endpoint": OnlineEndpointFile,
+    "online-deployment": OnlineDeploymentFile,
+    "batch-endpoint": BatchEndpointFile,
+    "batch-deployment": BatchDeploymentFile,
+    "invocation": InvocationFile,
+    "data": DataFile,
+    "model": ModelFile,
+}
+
+
+def text(name: str) -> str:
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name}
+    return json.dumps({**schema, **json_schema(FILES[name])}, indent=1, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    for name in FILES:
+        (FOLDER / f"{name}.json").write_text(text(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
