@@ -264,10 +264,10 @@ def test_the_page_of_the_docs_is_made_from_the_tables() -> None:
 
 def test_every_function_policy_and_algorithm_is_on_the_page() -> None:
     page = reference.page()
-    for module in (early_termination, space_reading, sampling):
-        for kind, file in module.FILES.items():
+    for types in (early_termination.TYPES, space_reading.TYPES, sampling.TYPES):
+        for kind, file in types.files.items():
             names = [f"`{name}`" for name in models.keys(file) if name != "type"]
-            assert f"| `{kind}` | {', '.join(names)} | {module.TYPES.values[kind].note} |" in page
+            assert f"| `{kind}` | {', '.join(names)} | {types.values[kind].note} |" in page
     for name in sampling.ALGORITHMS:
         assert f"`{name}`" in page
 

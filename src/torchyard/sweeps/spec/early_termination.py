@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from torchyard.base.documents.models import At, By, Choice, Key, Whole, rule
+from torchyard.base.documents.models import At, By, Key, Whole, keys, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described
-from torchyard.sweeps.spec.typed import Typed, kind_of
+from torchyard.sweeps.spec.typed import Typed, Types
 
 _MOST_INTERVALS = 10**9
 
@@ -75,21 +75,16 @@ def _slack(value: Any, at: At) -> float:
     return float(value)
 
 
-class PolicyFile(Typed):
-    @property
-    def policy(self) -> Policy:
-        raise NotImplementedError
+def _interval(value: Any, at: At) -> int:
+    key = str(at[-1])
+    return max(Whole(0, _MOST_INTERVALS).read({key: value}, key, at[:-1], 1), 1)
 
 
-class IntervalsFile(PolicyFile):
+class IntervalsFile(Typed):
     """Of Azure's policies."""
 
-    evaluation_interval: Annotated[int, Whole(0, _MOST_INTERVALS), Key()] = 1
+    evaluation_interval: Annotated[int, By(_interval), Key()] = 1
     delay_evaluation: Annotated[int, Whole(0, _MOST_INTERVALS), Key()] = 0
-
-    @property
-    def intervals(self) -> tuple[int, int]:
-        return max(self.evaluation_interval, 1), self.delay_evaluation
 
 
 class BanditFile(IntervalsFile):
@@ -109,34 +104,16 @@ class BanditFile(IntervalsFile):
                 "for example `slack_factor: 0.1`",
             )
 
-    @property
-    def policy(self) -> Bandit:
-        if self.slack_factor is not None and not self.slack_amount:
-            return Bandit(self.slack_factor, None, *self.intervals)
-        return Bandit(None, self.slack_amount, *self.intervals)
 
-
-class MedianStoppingFile(IntervalsFile):
-    @property
-    def policy(self) -> MedianStopping:
-        return MedianStopping(*self.intervals)
-
-
-class TruncationSelectionFile(IntervalsFile):
+class TruncationFile(IntervalsFile):
     truncation_percentage: Annotated[int, Whole(1, 99), Key()]
     exclude_finished_jobs: Annotated[bool, By(lambda value, at: bool(value)), Key()] = False
 
-    @property
-    def policy(self) -> TruncationSelection:
-        return TruncationSelection(
-            self.truncation_percentage, *self.intervals, self.exclude_finished_jobs
-        )
 
-
-class AshaFile(PolicyFile):
-    """`max_intervals` is how many values of the primary metric a whole trial logs."""
-
-    max_intervals: Annotated[int, Whole(1, _MOST_INTERVALS), Key()]
+class RungsFile(Typed):
+    max_intervals: Annotated[
+        int, Whole(1, _MOST_INTERVALS), Key("values of the primary metric that a whole trial logs")
+    ]
     min_intervals: Annotated[int, Whole(1, _MOST_INTERVALS), Key()] = 1
     reduction_factor: Annotated[int, Whole(2, _MOST_INTERVALS), Key()] = 3
 
@@ -151,40 +128,35 @@ class AshaFile(PolicyFile):
                 at=("max_intervals",),
             )
 
-    @property
-    def policy(self) -> Asha | Hyperband:
-        return Asha(self.max_intervals, self.min_intervals, self.reduction_factor)
 
-
-class HyperbandFile(AshaFile):
-    @property
-    def policy(self) -> Asha | Hyperband:
-        return Hyperband(self.max_intervals, self.min_intervals, self.reduction_factor)
-
-
-TYPES = Choice(
-    bandit=Key(
-        "ends a trial whose best value is further from the best of all at the same interval"
-    ),
-    median_stopping=Key(
-        "ends a trial whose best value is worse than the median of all running averages"
-    ),
-    truncation_selection=Key(
-        "ends a trial whose value is among that share of the worst at the same interval"
-    ),
-    asha=Key(
-        "torchyard's own: trials pause at rungs; the best of each go on from their checkpoint"
-    ),
-    hyperband=Key("torchyard's own: ASHA in several brackets"),
+TYPES = Types(
+    {
+        "bandit": (
+            BanditFile,
+            "ends a trial whose best value is further from the best of all at the same interval",
+        ),
+        "median_stopping": (
+            IntervalsFile,
+            "ends a trial whose best value is worse than the median of all running averages",
+        ),
+        "truncation_selection": (
+            TruncationFile,
+            "ends a trial whose value is among that share of the worst at the same interval",
+        ),
+        "asha": (
+            RungsFile,
+            "torchyard's own: trials pause at rungs; the best of each go on from their checkpoint",
+        ),
+        "hyperband": (RungsFile, "torchyard's own: ASHA in several brackets"),
+    }
 )
-FILES: dict[str, type[PolicyFile]] = {
-    "bandit": BanditFile,
-    "median_stopping": MedianStoppingFile,
-    "truncation_selection": TruncationSelectionFile,
-    "asha": AshaFile,
-    "hyperband": HyperbandFile,
+_CLASSES: dict[str, type[Policy]] = {
+    "bandit": Bandit,
+    "median_stopping": MedianStopping,
+    "truncation_selection": TruncationSelection,
+    "asha": Asha,
+    "hyperband": Hyperband,
 }
-_CLASSES = (Bandit, MedianStopping, TruncationSelection, Asha, Hyperband)
 
 
 def read(body: Any, at: At) -> Policy | None:
@@ -201,12 +173,17 @@ def read(body: Any, at: At) -> Policy | None:
             f"for example `{at[-1]}: {{type: bandit, slack_factor: 0.1}}`",
             at=at,
         )
-    return FILES[kind_of(body, TYPES, at)].read(body, at).policy
+    kind, file = TYPES.read_mapping(body, at)
+    settings = {key: getattr(file, key) for key in keys(type(file)) if key != "type"}
+    if kind == "bandit":
+        has_factor = file.slack_factor is not None and not file.slack_amount
+        settings["slack_amount" if has_factor else "slack_factor"] = None
+    return _CLASSES[kind](**settings)
 
 
 def type_of(policy: Policy | None) -> str:
     """The `type` that a file names it by; empty for none."""
-    return "" if policy is None else list(FILES)[_CLASSES.index(type(policy))]
+    return next((kind for kind, each in _CLASSES.items() if isinstance(policy, each)), "")
 
 
 def first_decision(policy: Policy) -> tuple[int, str]:

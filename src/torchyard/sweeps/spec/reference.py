@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from torchyard.base.documents.models import Choice, Document, keys, table
+from torchyard.base.documents.models import keys, table
 from torchyard.sweeps.spec import early_termination, sampling, space_reading
 from torchyard.sweeps.spec.objectives import ObjectiveFile
 from torchyard.sweeps.spec.own_settings import OwnSettings
 from torchyard.sweeps.spec.sweep_spec import LimitsFile, SweepFile
 from torchyard.sweeps.spec.trials import TrialFile
+from torchyard.sweeps.spec.typed import Types
 
 _INTRODUCTION = """
 Made from the models in `src/torchyard/sweeps/spec/` by `python -m
@@ -73,12 +74,12 @@ def page() -> str:
         *table("The sweep", SweepFile),
         *table("`trial`", TrialFile),
         *_paragraphs(_COMMAND),
-        *_types("`search_space`", space_reading.TYPES, space_reading.FILES),
+        *_types("`search_space`", space_reading.TYPES),
         *_paragraphs(_SPACE_NOTE),
-        *_types("`sampling_algorithm`", sampling.TYPES, sampling.FILES),
+        *_types("`sampling_algorithm`", sampling.TYPES),
         *_paragraphs(_SAMPLING_NOTE),
         *table("`objective`", ObjectiveFile),
-        *_types("`early_termination`", early_termination.TYPES, early_termination.FILES),
+        *_types("`early_termination`", early_termination.TYPES),
         *_paragraphs(_POLICY_NOTE),
         *table("`limits`", LimitsFile),
         *table("Properties that a sweep reads", OwnSettings),
@@ -95,10 +96,10 @@ def _paragraphs(text: str) -> list[str]:
     ]
 
 
-def _types(title: str, types: Choice, files: Mapping[str, type[Document]]) -> Iterator[str]:
+def _types(title: str, types: Types) -> Iterator[str]:
     """A line for each type, with its own keys."""
     yield from ("", f"## {title}", "", "| `type` | keys | |", "|---|---|---|")
-    for name, file in files.items():
+    for name, file in types.files.items():
         written = ", ".join(f"`{key}`" for key in keys(file) if key != "type")
         yield f"| `{name}` | {written} | {types.values[name].note} |"
 

@@ -18,7 +18,7 @@ from torchyard.base.fields import described
 from torchyard.sweeps.spec.search_space import Choice as ChoiceParameter
 from torchyard.sweeps.spec.search_space import Parameter, Randint, SearchSpace, walk
 from torchyard.sweeps.spec.search_space import Uniform as UniformParameter
-from torchyard.sweeps.spec.typed import Typed, kind_of
+from torchyard.sweeps.spec.typed import Typed, Types
 
 OPTUNA = ("tpe", "gp", "cmaes", "qmc", "nsgaii", "nsgaiii")
 """Samplers of Optuna's, by their names there."""
@@ -29,17 +29,6 @@ _EXHAUSTIVE = "brute_force"
 _MOST_SEED = 2**32 - 1
 _LEAST_BASE, _MOST_BASE = 1.0001, 1e6
 SAMPLERS = Choice(**dict.fromkeys((*ALGORITHMS, _EXHAUSTIVE), Key()))
-TYPES = Choice(
-    random=Key("each value by itself"),
-    grid=Key("every combination once, the last name's values change fastest; no continuous ranges"),
-    bayesian=Key("Optuna's TPE; needs `pip install 'torchyard[sweeps]'` beside the server"),
-    **{
-        name: Key(
-            f"write `torchyard: {{sampler: {name}}}` for algorithms that Azure has not", "refused"
-        )
-        for name in ("sobol", *OPTUNA)
-    },
-)
 
 
 @dataclass(frozen=True)
@@ -98,11 +87,29 @@ def _logbase(value: Any, at: At) -> float:
 
 class RandomFile(Typed):
     seed: Annotated[int | None, By(read_seed), Key()] = None
-    rule: Annotated[str, Choice(random=Key(), sobol=Key("an even spread")), Key()] = "random"
+    rule: Annotated[str, Choice(random=Key(), sobol=Key()), Key()] = "random"
     logbase: Annotated[float | None, By(_logbase), Key()] = None
 
 
-FILES: dict[str, type[Typed]] = {"random": RandomFile, "grid": Typed, "bayesian": Typed}
+TYPES = Types(
+    {
+        "random": (RandomFile, "each value by itself; `rule: sobol` for an even spread"),
+        "grid": (
+            Typed,
+            "every combination once, the last name's values change fastest; no continuous ranges",
+        ),
+        "bayesian": (
+            Typed,
+            "Optuna's TPE; needs `pip install 'torchyard[sweeps]'` beside the server",
+        ),
+    },
+    refused={
+        name: Key(
+            f"write `torchyard: {{sampler: {name}}}` for algorithms that Azure has not", "refused"
+        )
+        for name in ("sobol", *OPTUNA)
+    },
+)
 
 
 def read(value: Any, at: At) -> Sampling | None:
@@ -112,19 +119,18 @@ def read(value: Any, at: At) -> Sampling | None:
         InvalidSpec: what is wrong, with its place.
     """
     if isinstance(value, str):
-        kind, value = TYPES.read({str(at[-1]): value}, str(at[-1]), at[:-1], None), {}
+        kind: str = TYPES.read({str(at[-1]): value}, str(at[-1]), at[:-1], None)
+        value = {"type": kind}
         if not kind:
             return None
-    elif isinstance(value, Mapping):
-        kind = kind_of(value, TYPES, at) if value else "random"
-    else:
+    if not isinstance(value, Mapping):
         raise InvalidSpec(
             f"`sampling_algorithm` must be a name or a mapping, not {described(value)}",
-            f"use one of: {', '.join(FILES)}",
+            f"use one of: {', '.join(TYPES.files)}",
             at=at,
         )
-    file = FILES[kind].read(value, at)
-    if isinstance(file, RandomFile):
+    kind, file = TYPES.read_mapping(value or {"type": "random"}, at)
+    if kind == "random":
         return Sampling(file.rule, file.seed, file.seed is not None, file.logbase)
     return Sampling("tpe" if kind == "bayesian" else kind)
 
@@ -139,7 +145,7 @@ def joined(
     """
     if written is None and not sampler:
         raise InvalidSpec(
-            "the sweep has no `sampling_algorithm`", f"use one of: {', '.join(FILES)}"
+            "the sweep has no `sampling_algorithm`", f"use one of: {', '.join(TYPES.files)}"
         )
     written = written or Sampling("random")
     if None not in (seed, written.seed) and seed != written.seed:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from torchyard.base.documents import models
 from torchyard.base.documents.models import At, By, Key, entries, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described
@@ -26,7 +25,7 @@ from torchyard.sweeps.spec.search_space import (
     Uniform,
     walk,
 )
-from torchyard.sweeps.spec.typed import Typed, kind_of
+from torchyard.sweeps.spec.typed import Typed, Types
 
 # Azure's limit for the name of an input, and more characters: HyperDrive's names begin with `--`.
 _LONGEST_NAME = 255
@@ -115,30 +114,20 @@ class QnormalFile(NormalFile):
 
 
 _ROUNDED = "the same, rounded to a multiple of `q`"
-TYPES = models.Choice(
-    choice=Key("one of the list; a mapping in it is a space of its own"),
-    randint=Key("a whole number from 0 to `upper` - 1"),
-    uniform=Key("a number from `min_value` to `max_value`"),
-    quniform=Key(f"{_ROUNDED} inside"),
-    loguniform=Key("e^x, x uniform: the bounds are exponents"),
-    qloguniform=Key(f"{_ROUNDED} inside"),
-    normal=Key("normally distributed"),
-    qnormal=Key(_ROUNDED),
-    lognormal=Key("e^x, x normally distributed"),
-    qlognormal=Key(_ROUNDED),
+TYPES = Types(
+    {
+        "choice": (ChoiceFile, "one of the list; a mapping in it is a space of its own"),
+        "randint": (RandintFile, "a whole number from 0 to `upper` - 1"),
+        "uniform": (UniformFile, "a number from `min_value` to `max_value`"),
+        "quniform": (QuniformFile, f"{_ROUNDED} inside"),
+        "loguniform": (UniformFile, "e^x, x uniform: the bounds are exponents"),
+        "qloguniform": (QuniformFile, f"{_ROUNDED} inside"),
+        "normal": (NormalFile, "normally distributed"),
+        "qnormal": (QnormalFile, _ROUNDED),
+        "lognormal": (NormalFile, "e^x, x normally distributed"),
+        "qlognormal": (QnormalFile, _ROUNDED),
+    }
 )
-FILES: dict[str, type[Typed]] = {
-    "choice": ChoiceFile,
-    "randint": RandintFile,
-    "uniform": UniformFile,
-    "quniform": QuniformFile,
-    "loguniform": UniformFile,
-    "qloguniform": QuniformFile,
-    "normal": NormalFile,
-    "qnormal": QnormalFile,
-    "lognormal": NormalFile,
-    "qlognormal": QnormalFile,
-}
 
 
 def read(value: Any, at: At, base: float = math.e) -> SearchSpace:
@@ -215,16 +204,14 @@ def _parameter(body: Any, at: At, depth: int) -> Parameter:
             f"for example `{at[-1]}: {{type: choice, values: [1, 2]}}`",
             at=at,
         )
-    kind = kind_of(body, TYPES, at)
-    file = FILES[kind].read(body, at)
-    if isinstance(file, ChoiceFile):
+    kind, file = TYPES.read_mapping(body, at)
+    if kind == "choice":
         return _choice(file.values, (*at, "values"), depth)
-    if isinstance(file, RandintFile):
+    if kind == "randint":
         return Randint(file.upper)
     is_log, q = "log" in kind, getattr(file, "q", None)
     if isinstance(file, UniformFile):
         return Uniform(file.min_value, file.max_value, is_log, q)
-    assert isinstance(file, NormalFile)
     return Normal(file.mu, file.sigma, is_log, q)
 
 

@@ -113,7 +113,7 @@ class SweepSpec:
 
         `name` and `trial` must have been filled in.
         """
-        frame = self._trial_frame(number)
+        frame = _trial_frame(self, number)
         return trials.document(self.trial, self.space, self.inputs, frame, parameters)
 
     def with_trial(self, trial: Mapping[str, Any]) -> SweepSpec:
@@ -126,7 +126,8 @@ class SweepSpec:
             InvalidSpec: its command and the search space don't go together.
         """
         spec = dataclasses.replace(self, trial=trials.read_inline(trial))
-        return dataclasses.replace(spec, notices=(*self.notices, *spec.trial_notices()))
+        notices = trials.check(spec.trial, spec.space, spec.inputs, _trial_frame(spec, 0))
+        return dataclasses.replace(spec, notices=(*self.notices, *notices))
 
     def with_seed(self, seed: int) -> SweepSpec:
         """The same sweep with the seed that was drawn for it."""
@@ -139,36 +140,6 @@ class SweepSpec:
         """
         inside = tuple(point for point in points if contains(self.space, point))
         return dataclasses.replace(self, warm_start=inside)
-
-    def trial_notices(self) -> tuple[str, ...]:
-        """Those that its trials will have.
-
-        Raises:
-            InvalidSpec: as `trials.check`.
-        """
-        return trials.check(self.trial, self.space, self.inputs, self._trial_frame(0))
-
-    def _trial_frame(self, number: int) -> dict[str, Any]:
-        """What the sweep itself gives its trials, without what is empty."""
-        shown = self.display_name or self.name
-        frame = {
-            "type": "command",
-            "name": f"{self.name}_{number}" if self.name else "",
-            "display_name": f"{shown}_{number}"[-255:] if shown else "",
-            "experiment_name": self.experiment_name,
-            "parent_job_name": self.name,
-            "compute": self.compute,
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "identity": self.identity,
-            "resources": self.resources,
-            "queue_settings": self.queue_settings,
-            "properties": self.trial_properties,
-            "limits": {"timeout": self.limits.trial_timeout_s}
-            if self.limits.trial_timeout_s
-            else {},
-        }
-        return {key: value for key, value in frame.items() if value not in ("", {}, None)}
 
 
 def _seconds(value: Any, at: At) -> float:
@@ -329,6 +300,14 @@ class SweepFile(File):
             own_properties.with_mapping({"properties": self.properties, **written}), "properties"
         )
 
+    @property
+    def trial_properties(self) -> dict[str, str]:
+        return {
+            key: value
+            for key, value in self.all_properties.items()
+            if key.startswith(own_settings.PREFIX) and not own_settings.is_setting(key)
+        }
+
     @rule("sampling_algorithm", *_OWN)
     def searched(self) -> Sampling:
         own = self.own()
@@ -390,43 +369,29 @@ class SweepFile(File):
             space = self.space
         except InvalidSpec:
             space = SearchSpace({str(name): ChoiceParameter((1,)) for name in self.search_space})
-        return self._with_space(space).trial_notices()
+        return trials.check(self.trial, space, self.inputs, _trial_frame(self, 0))
 
     @property
     def spec(self) -> SweepSpec:
         own, searched = self.own(), self.searched()
         limits = dataclasses.replace(self.limits, max_failed_trials=own.max_failed_trials)
-        return dataclasses.replace(
-            self._with_space(self.space),
+        notices = (*space_reading.notices(self.space), *_search_notices(searched, limits))
+        return SweepSpec(
+            space=self.space,
             sampling=searched,
             objectives=self.all_objectives(),
             limits=limits,
-            early_termination=self.policy(),
-            warm_start=self.warm_start(),
-            notices=(
-                *space_reading.notices(self.space),
-                *_search_notices(searched, limits),
-                *self.trial_notices,
-            ),
-        )
-
-    def _with_space(self, space: SearchSpace) -> SweepSpec:
-        """What the jobs of trials are made from."""
-        properties = self.all_properties
-        return SweepSpec(
-            space=space,
-            sampling=Sampling("random"),
-            objectives=(),
-            limits=self.limits,
             trial=self.trial if isinstance(self.trial, Mapping) else {},
             component=self.trial if isinstance(self.trial, str) else "",
+            early_termination=self.policy(),
+            warm_start=self.warm_start(),
             name=self.name,
             display_name=self.display_name,
             experiment_name=self.experiment_name or "Default",
             description=self.description,
             tags=self.tags,
-            properties=properties,
-            trial_properties=_trial_properties(properties),
+            properties=self.all_properties,
+            trial_properties=self.trial_properties,
             compute=self.compute,
             inputs=self.inputs,
             outputs=self.outputs,
@@ -434,6 +399,7 @@ class SweepFile(File):
             resources=self.resources,
             queue_settings=self.queue_settings,
             parent_job_name=self.parent_job_name,
+            notices=(*notices, *self.trial_notices),
         )
 
 
@@ -446,12 +412,25 @@ def read(document: Any) -> SweepSpec:
     return SweepFile.read(document).spec
 
 
-def _trial_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: value
-        for key, value in properties.items()
-        if key.startswith(own_settings.PREFIX) and not own_settings.is_setting(key)
+def _trial_frame(sweep: SweepSpec | SweepFile, number: int) -> dict[str, Any]:
+    """What the sweep itself gives its trials, without what is empty."""
+    shown = sweep.display_name or sweep.name
+    frame = {
+        "type": "command",
+        "name": f"{sweep.name}_{number}" if sweep.name else "",
+        "display_name": f"{shown}_{number}"[-255:] if shown else "",
+        "experiment_name": sweep.experiment_name,
+        "parent_job_name": sweep.name,
+        "compute": sweep.compute,
+        "inputs": sweep.inputs,
+        "outputs": sweep.outputs,
+        "identity": sweep.identity,
+        "resources": sweep.resources,
+        "queue_settings": sweep.queue_settings,
+        "properties": sweep.trial_properties,
+        "limits": {"timeout": sweep.limits.trial_timeout_s} if sweep.limits.trial_timeout_s else {},
     }
+    return {key: value for key, value in frame.items() if value not in ("", {}, None)}
 
 
 def _search_notices(searched: Sampling, limits: Limits) -> list[str]:

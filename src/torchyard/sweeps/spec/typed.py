@@ -17,12 +17,29 @@ class Typed(Document):
     type: Annotated[Any, Key()] = None
 
 
-def kind_of(body: Mapping[Any, Any], types: Choice, at: At) -> str:
+class Types(Choice):
+    """The types that there are.
+
+    Args:
+        files: for each its model and what it does.
+        refused: others that people may write.
     """
-    Raises:
-        InvalidSpec: it is absent, or none of these.
-    """
-    if body.get("type") in (None, ""):
-        served = [name for name, key in types.values.items() if key.support != "refused"]
-        raise InvalidSpec(f"`{at[-1]}` has no `type`", f"use one of: {', '.join(served)}", at=at)
-    return types.read(body, "type", at, None)
+
+    def __init__(
+        self, files: Mapping[str, tuple[type[Typed], str]], refused: Mapping[str, Key] | None = None
+    ) -> None:
+        super().__init__(**{name: Key(note) for name, (_, note) in files.items()}, **refused or {})
+        self.files = {name: file for name, (file, _) in files.items()}
+
+    def read_mapping(self, body: Mapping[Any, Any], at: At) -> tuple[str, Any]:
+        """The type of a mapping, and its keys as the model of that type.
+
+        Raises:
+            InvalidSpec: what is wrong, with its place.
+        """
+        if body.get("type") in (None, ""):
+            raise InvalidSpec(
+                f"`{at[-1]}` has no `type`", f"use one of: {', '.join(self.files)}", at=at
+            )
+        kind = self.read(body, "type", at, None)
+        return kind, self.files[kind].read(body, at)
