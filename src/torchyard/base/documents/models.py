@@ -382,7 +382,7 @@ class Document(BaseModel):
         Raises:
             InvalidSpec: the first fault in the order of the document; it carries the others.
         """
-        found = _Found(at)
+        found = _Found(body, at)
         rest = body
         while True:
             try:
@@ -393,9 +393,9 @@ class Document(BaseModel):
             if reduced is rest:
                 raise found.error(body)
             rest = reduced
-        unresolved = cls._further_faults(rest, at)
-        found.broken += [fault.at[len(at) :] for fault in unresolved]
-        found.faults += [*unresolved, *_broken_rules(model, (), at, found)]
+        further = cls._further_faults(found.body, at)
+        found.broken += [fault.at[len(at) :] for fault in further]
+        found.faults = [*further, *found.faults, *_broken_rules(model, (), at, found)]
         if found.faults:
             raise found.error(body)
         return model
@@ -414,21 +414,24 @@ class Document(BaseModel):
     @classmethod
     def missing_key(cls, key: str, at: At) -> InvalidSpec:
         """What to raise where a key that has no default is left out."""
-        subject = f"`{at[-1]}`" if at else cls.subject
-        return InvalidSpec(f"{subject} has no `{key}`", f"add `{key}: …`", at=at)
+        return InvalidSpec(f"{cls._name_at(at)} has no `{key}`", f"add `{key}: …`", at=at)
 
     @classmethod
     def not_a_mapping(cls, value: Any, at: At) -> InvalidSpec:
         known = [name for name, key in keys(cls).items() if key.support != "refused"]
-        subject = f"`{at[-1]}`" if at else cls.subject
         hint = f"known keys: {', '.join(known)}"
         if cls.example:
             hint = f"for example `{f'{at[-1]}: ' if at else ''}{cls.example}`"
         return InvalidSpec(
-            f"{subject} must be a mapping of keys to values, not {fields.described(value)}",
+            f"{cls._name_at(at)} must be a mapping of keys to values, not "
+            f"{fields.described(value)}",
             hint,
             at=at,
         )
+
+    @classmethod
+    def _name_at(cls, at: At) -> str:
+        return f"`{at[-1]}`" if at and isinstance(at[-1], str) else cls.subject
 
     @classmethod
     def _fault(cls, body: Any, error: Any, at: At) -> InvalidSpec:
@@ -601,9 +604,11 @@ class _Found:
     """The faults of a document while it is read, and what is changed to read on.
 
     What stands below a misspelt key is read as below the right one; other faults are left out.
+    `body` has the right names, and no key that is unknown.
     """
 
-    def __init__(self, at: At) -> None:
+    def __init__(self, body: Any, at: At) -> None:
+        self.body = body
         self._at = at
         self._renamed: list[tuple[At, str]] = []
         self._unknown: list[At] = []
@@ -625,16 +630,20 @@ class _Found:
                 others = {**_around(model, body, place)[0], **_around(model, rest, place)[0]}
                 if fault.meant_key and fault.meant_key not in others:
                     rest = _with_key(rest, place, fault.meant_key)
+                    self.body = _with_key(self.body, place, fault.meant_key)
                     self._renamed.append(((*self._at, *place), fault.meant_key))
                     removed.remove(place)
                 else:
                     self._unknown.append(place)
         if not wrong:
-            absent = [each for each in missing if not self.has_unknown(each["loc"][:-1])]
-            self.faults += [model._fault(body, each, self._at) for each in absent]
+            for each in missing:
+                place = each["loc"]
+                if place not in self.broken and not self.has_unknown(place[:-1]):
+                    self.faults.append(model._fault(body, each, self._at))
         if not wrong or () in removed:
             return body
         self.broken += removed
+        self.body = _without(self.body, self._unknown)
         return _without(rest, removed)
 
     def has_unknown(self, place: At) -> bool:
@@ -642,16 +651,17 @@ class _Found:
         return any(each[:-1] == place for each in self._unknown)
 
     def error(self, body: Any) -> TorchyardError:
-        for fault in self.faults:
-            for each in (fault, *fault.others):
-                each.at = self._as_written(each.at)
-        return joined(self.faults, body, self._at)
-
-    def _as_written(self, at: At) -> At:
+        every = [each for fault in self.faults for each in (fault, *fault.others)]
         for written, key in reversed(self._renamed):
-            if at[: len(written)] == (*written[:-1], key):
-                at = (*written, *at[len(written) :])
-        return at
+            meant = (*written[:-1], key)
+            # That the value is of another type comes of a wrong guess.
+            every = [each for each in every if each.at != meant]
+            for each in every:
+                if each.at[: len(meant)] == meant:
+                    each.at = (*written, *each.at[len(meant) :])
+        for each in every:
+            each.others = ()
+        return joined(every, body, self._at)
 
 
 def _with_key(body: Any, place: At, meant: str) -> Any:

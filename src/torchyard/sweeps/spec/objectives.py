@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from torchyard.base.documents.models import At, Choice, Document, Key, rule
+from torchyard.base.documents.models import At, By, Choice, Document, Key, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described
 
@@ -19,24 +19,27 @@ class Objective:
     """`minimize` or `maximize`."""
 
 
+def _metric(value: Any, at: At) -> str:
+    if not isinstance(value, str) or not 0 < len(value.strip()) <= 255:
+        raise InvalidSpec(
+            f"`primary_metric` must be the name of a metric, not {described(value)}",
+            "name one that the script logs, for example `primary_metric: val_loss`",
+            at=at,
+        )
+    return value
+
+
 class ObjectiveFile(Document):
+    subject: ClassVar[str] = "an objective"
+    example: ClassVar[str] = "{goal: minimize, primary_metric: val_loss}"
+
     goal: Annotated[str, Choice(minimize=Key(), maximize=Key()), Key("`minimize`, `maximize`")] = ""
-    primary_metric: Annotated[Any, Key("one that the script logs")] = None
+    primary_metric: Annotated[str, By(_metric), Key("one that the script logs")]
 
     @rule("goal")
     def _goal(self) -> None:
         if not self.goal:
             raise InvalidSpec("`goal` is missing", "use one of: minimize, maximize")
-
-    @rule("primary_metric")
-    def _primary_metric(self) -> None:
-        metric = self.primary_metric
-        if not isinstance(metric, str) or not 0 < len(metric.strip()) <= 255:
-            raise InvalidSpec(
-                f"`primary_metric` must be the name of a metric, not {described(metric)}",
-                "name one that the script logs, for example `primary_metric: val_loss`",
-                at=("primary_metric",),
-            )
 
 
 def read(value: Any, at: At) -> Objective:

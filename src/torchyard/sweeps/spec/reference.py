@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from torchyard.base.documents.models import keys, table
 from torchyard.sweeps.spec import early_termination, sampling, space_reading
+from torchyard.sweeps.spec.limits import LimitsFile
 from torchyard.sweeps.spec.objectives import ObjectiveFile
 from torchyard.sweeps.spec.own_settings import OwnSettings
-from torchyard.sweeps.spec.sweep_spec import LimitsFile, SweepFile
+from torchyard.sweeps.spec.sweep_spec import SweepFile
 from torchyard.sweeps.spec.trials import TrialFile
 from torchyard.sweeps.spec.typed import Types
 

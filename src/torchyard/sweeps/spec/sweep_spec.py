@@ -1,15 +1,14 @@
 """The sweep file: from a mapping to a `SweepSpec`.
 
-Owns: `SweepSpec`; what stands at the top of a sweep, its objectives and limits.
-Leaves: the search space to space_reading.py, the job files of trials to trials.py, what a trial's
-keys mean to jobs/spec/.
+Owns: `SweepSpec`; `SweepFile`, what stands at the top of a sweep.
+Leaves: the parts to their modules, as the search space to space_reading.py; the job files of trials
+to trials.py, what a trial's keys mean to jobs/spec/.
 Always: a `SweepSpec` is whole and valid; every error says where by `at`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,16 +20,14 @@ from torchyard.base.documents.models import (
     At,
     By,
     Choice,
-    Document,
     File,
     Key,
     Text,
     Texts,
-    Whole,
     rule,
 )
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, in_seconds, texts
+from torchyard.base.fields import described, texts
 from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.parts import READ_ONLY, experiment_name, name
 from torchyard.sweeps.spec import (
@@ -42,6 +39,7 @@ from torchyard.sweeps.spec import (
     trials,
 )
 from torchyard.sweeps.spec.early_termination import Policy
+from torchyard.sweeps.spec.limits import Limits, LimitsFile
 from torchyard.sweeps.spec.objectives import Objective
 from torchyard.sweeps.spec.own_settings import OwnSettings
 from torchyard.sweeps.spec.sampling import Sampling
@@ -51,25 +49,10 @@ from torchyard.sweeps.spec.trials import AS_A_JOB
 
 __all__ = ["Limits", "Objective", "Sampling", "SweepFile", "SweepSpec", "read"]
 
-_DEFAULT_TRIALS = 1000
-_MOST_TRIALS = 100_000
-_DEFAULT_TIMEOUT_S = 5_184_000.0
-_LONGEST_S = 10 * 365 * 86_400.0
 _OF_EVERY_TRIAL = Key(f"of every trial; {AS_A_JOB}")
 # What the settings of the sweep itself and the search space are read from.
 _OWN = ("torchyard", "properties")
 _SPACE = ("search_space", "sampling_algorithm", *_OWN)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """`trial_timeout_s` is 0 for none; `max_failed_trials` is None when all may fail."""
-
-    max_total_trials: int = _DEFAULT_TRIALS
-    max_concurrent_trials: int = _DEFAULT_TRIALS
-    timeout_s: float = _DEFAULT_TIMEOUT_S
-    trial_timeout_s: float = 0.0
-    max_failed_trials: int | None = None
 
 
 @dataclass(frozen=True)
@@ -142,53 +125,6 @@ class SweepSpec:
         return dataclasses.replace(self, warm_start=inside)
 
 
-def _seconds(value: Any, at: At) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or math.isnan(value) or not 0 <= value <= _LONGEST_S:
-        raise InvalidSpec(
-            f"`{at[-1]}` must be a number of seconds, up to ten years",
-            f"for example `{at[-1]}: {in_seconds(value) or 3600}`",
-            at=at,
-        )
-    return float(value)
-
-
-class LimitsFile(Document):
-    max_total_trials: Annotated[int, Whole(1, _MOST_TRIALS), Key("up to 100,000")] = _DEFAULT_TRIALS
-    max_concurrent_trials: Annotated[
-        int | None,
-        Whole(1, _MOST_TRIALS),
-        Key("default: `max_total_trials`, which it must not exceed"),
-    ] = None
-    timeout: Annotated[
-        float | None,
-        By(_seconds),
-        Key("seconds from the sweep's start to its end; default 5,184,000 (60 days)"),
-    ] = None
-    trial_timeout: Annotated[
-        float | None, By(_seconds), Key("seconds from the start of a trial's ranks; default: none")
-    ] = None
-
-    @rule("max_total_trials", "max_concurrent_trials")
-    def _concurrent(self) -> None:
-        concurrent, total = self.max_concurrent_trials, self.max_total_trials
-        if concurrent is not None and concurrent > total:
-            raise InvalidSpec(
-                f"`max_concurrent_trials` is {concurrent}, and `max_total_trials` is {total}",
-                f"write {total} or less",
-                at=("max_concurrent_trials",),
-            )
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(
-            self.max_total_trials,
-            self.max_concurrent_trials or self.max_total_trials,
-            self.timeout or _DEFAULT_TIMEOUT_S,
-            self.trial_timeout or 0.0,
-        )
-
-
 def _section(value: Any, at: At) -> Mapping[str, Any]:
     if value and not isinstance(value, Mapping):
         raise InvalidSpec(
@@ -212,8 +148,7 @@ def _experiment_name(value: Any, at: At) -> str:
 
 
 _EMPTY: Any = Field(default_factory=dict)
-_SAMPLING, _OBJECTIVE = By(sampling.read), By(objectives.read)
-_POLICY, _TRIAL = By(early_termination.read), By(trials.read)
+_POLICY = By(early_termination.read)
 
 
 class SweepFile(File):
@@ -243,18 +178,18 @@ class SweepFile(File):
     ] = _EMPTY
     trial: Annotated[
         Mapping[str, Any] | str | None,
-        _TRIAL,
+        By(trials.read),
         Key("the trial, see below, or a component: `azureml:<name>:<version>`"),
     ] = None
     search_space: Annotated[Any, Key("hyperparameters by name, see below")] = None
     sampling_algorithm: Annotated[
         Sampling | None,
-        _SAMPLING,
+        By(sampling.read),
         Key("`random`, `grid`, `bayesian`, or a mapping, see below"),
     ] = None
     objective: Annotated[
         Objective | None,
-        _OBJECTIVE,
+        By(objectives.read),
         Key("`{goal: minimize, primary_metric: …}`; `maximize` in any case"),
     ] = None
     early_termination: Annotated[
@@ -362,13 +297,14 @@ class SweepFile(File):
 
     @cached_property
     def trial_notices(self) -> tuple[str, ...]:
-        """As of `trials.check`; of a faulty search space only the names count."""
+        """As of `trials.check`; of a faulty search space only names in the command count."""
         if not isinstance(self.trial, Mapping) or not isinstance(self.search_space, Mapping):
             return ()
         try:
             space = self.space
         except InvalidSpec:
-            space = SearchSpace({str(name): ChoiceParameter((1,)) for name in self.search_space})
+            command, names = str(self.trial.get("command")), map(str, self.search_space)
+            space = SearchSpace({name: ChoiceParameter((1,)) for name in names if name in command})
         return trials.check(self.trial, space, self.inputs, _trial_frame(self, 0))
 
     @property
