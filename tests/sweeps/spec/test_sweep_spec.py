@@ -144,7 +144,7 @@ def test_limits_have_azures_defaults() -> None:
         ("sampling_algorithm", {"type": "grid", "seed": 1}, ("sampling_algorithm", "seed"), "seed"),
         ("sampling_algorithm", {"type": "random", "seed": -1}, ("sampling_algorithm", "seed"), ""),
         ("limits.max_concurrent_trials", 5, ("limits", "max_concurrent_trials"), "is 5"),
-        ("limits.max_total_trials", 0, ("limits", "max_total_trials"), "1 or more"),
+        ("limits.max_total_trials", 0, ("limits", "max_total_trials"), "whole number"),
         ("limits.timeout", "1h", ("limits", "timeout"), "seconds"),
         ("limits.trials", 3, ("limits", "trials"), "unknown key"),
         ("trial", None, (), "no `trial`"),

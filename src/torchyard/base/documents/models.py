@@ -707,7 +707,8 @@ def _broken_rules(model: Document, place: At, at: At, found: _Found) -> Iterator
             except InvalidSpec as error:
                 for each in (error, *error.others):
                     each.at = (*at, *each.at)
-                if error.at == at and found.has_unknown(place):
+                is_absent = error.at[len(at) :] not in {(key,) for key in model.model_fields_set}
+                if found.has_unknown(place) and is_absent and len(error.at) <= len(at) + 1:
                     yield from error.others
                 else:
                     yield error

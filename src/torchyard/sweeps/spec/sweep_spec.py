@@ -298,12 +298,13 @@ class SweepFile(File):
     @cached_property
     def trial_notices(self) -> tuple[str, ...]:
         """As of `trials.check`; of a faulty search space only names in the command count."""
-        if not isinstance(self.trial, Mapping) or not isinstance(self.search_space, Mapping):
+        written = self.search_space
+        if not isinstance(self.trial, Mapping) or not isinstance(written, Mapping) or not written:
             return ()
         try:
             space = self.space
         except InvalidSpec:
-            command, names = str(self.trial.get("command")), map(str, self.search_space)
+            command, names = str(self.trial.get("command")), map(str, written)
             space = SearchSpace({name: ChoiceParameter((1,)) for name in names if name in command})
         return trials.check(self.trial, space, self.inputs, _trial_frame(self, 0))
 
