@@ -19,7 +19,8 @@ from torchyard.components import documents as components
 from torchyard.endpoints.spec.deployment_spec import CodeFile, ModelFile, OnlineDeploymentFile
 from torchyard.endpoints.spec.endpoint_spec import OnlineEndpointFile
 from torchyard.jobs.spec.job_spec import JobFile
-from torchyard.sweeps.spec import keys as sweep_keys
+from torchyard.sweeps.spec.sweep_spec import SweepFile
+from torchyard.sweeps.spec.trials import TrialFile
 
 WRITTEN = ["1.10", "1e3", "0x10", "007", "yes", "off", "2024-01-02", "1_000", "22:30", "+1", "1.0"]
 WRITTEN += ["3", "true"]
@@ -53,8 +54,8 @@ def _table(model: type[models.Document]) -> list[Declared]:
 
 TABLES: dict[str, tuple[str, Sequence[Declared]]] = {
     "job": ("", list(pages.walk(JobFile))),
-    "sweep": ("", sweep_keys.TOP),
-    "trial": ("trial.", sweep_keys.TRIAL),
+    "sweep": ("", _table(SweepFile)),
+    "trial": ("trial.", _table(TrialFile)),
     "endpoint": ("", _table(OnlineEndpointFile)),
     "deployment": ("", _table(OnlineDeploymentFile)),
     "model": ("model.", _table(ModelFile)),

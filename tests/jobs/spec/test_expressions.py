@@ -20,8 +20,8 @@ from torchyard.data import kinds
 from torchyard.endpoints.spec import deployment_spec, endpoint_spec
 from torchyard.environments import assets as environments
 from torchyard.jobs.spec import job_spec
-from torchyard.sweeps.spec import keys as sweep_keys
 from torchyard.sweeps.spec import sweep_spec
+from torchyard.sweeps.spec.trials import TrialFile
 from torchyard.workspaces import actions as workspaces
 
 Steps = tuple[str | int, ...]
@@ -68,10 +68,9 @@ def paths_of_jobs() -> Iterator[str]:
 
 
 def paths_of_sweeps() -> Iterator[str]:
-    for key in sweep_keys.TOP:
-        yield key.path
-    for key in sweep_keys.TRIAL:
-        yield f"trial.{key.path}"
+    yield from models.keys(sweep_spec.SweepFile)
+    for key in models.keys(TrialFile):
+        yield f"trial.{key}"
     yield from ("tags.x", "properties.x", "search_space.lr.values.0", "inputs.x.path")
     yield from ("trial.environment_variables.x", "trial.environment.image", "outputs.x.path")
     yield from ("trial.services.x.log_dir", "objective.primary_metric", "torchyard.sampler")

@@ -196,6 +196,12 @@ class Document(BaseModel):
         return fields.unknown_key(key, known, at, inside=_called(at))
 
     @classmethod
+    def missing_key(cls, key: str, at: At) -> InvalidSpec:
+        """What to raise where a key that has no default is left out."""
+        subject = f"`{at[-1]}`" if at else cls.subject
+        return InvalidSpec(f"{subject} has no `{key}`", f"add `{key}: …`", at=at)
+
+    @classmethod
     def not_a_mapping(cls, value: Any, at: At) -> InvalidSpec:
         known = [name for name, key in keys(cls).items() if key.support != "refused"]
         subject = f"`{_called(at)}`" if at else cls.subject
@@ -219,6 +225,8 @@ class Document(BaseModel):
         key, outer = str(place[-1]), (*at, *place[:-1])
         if kind == _UNKNOWN:
             return model.unknown_key(key, outer, around)
+        if kind == "missing":
+            return model.missing_key(key, outer)
         check = error.get("ctx", {}).get("check")
         assert isinstance(check, Check), error
         name = next(

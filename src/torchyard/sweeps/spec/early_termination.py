@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torchyard.base.documents.checks import At, By, Whole
+from torchyard.base.documents.models import declared, keys, rule
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import count, described, mapping, unknown_key
-from torchyard.sweeps.spec.words import one_of
-
-At = tuple[str | int, ...]
+from torchyard.base.fields import described
+from torchyard.sweeps.spec.typed import Typed, Types
 
 _MOST_INTERVALS = 10**9
 
@@ -65,27 +65,108 @@ class Hyperband:
 
 Policy = Bandit | MedianStopping | TruncationSelection | Asha | Hyperband
 
-AZURE_TYPES = ("bandit", "median_stopping", "truncation_selection")
-TYPES = (*AZURE_TYPES, "asha", "hyperband")
-_CLASSES = (Bandit, MedianStopping, TruncationSelection, Asha, Hyperband)
 
-_INTERVALS = ("evaluation_interval", "delay_evaluation")
-_KEYS: dict[str, tuple[str, ...]] = {
-    "bandit": ("slack_factor", "slack_amount", *_INTERVALS),
-    "median_stopping": _INTERVALS,
-    "truncation_selection": ("truncation_percentage", "exclude_finished_jobs", *_INTERVALS),
-    "asha": ("max_intervals", "min_intervals", "reduction_factor"),
-    "hyperband": ("max_intervals", "min_intervals", "reduction_factor"),
+def _slack(value: Any, at: At) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidSpec(
+            f"`{at[-1]}` must be a number of 0 or more, not {described(value)}",
+            f"for example `{at[-1]}: 0.1`",
+            at=at,
+        )
+    return float(value)
+
+
+def _interval(value: Any, at: At) -> int:
+    key = str(at[-1])
+    return max(Whole(0, _MOST_INTERVALS).read({key: value}, key, at[:-1], 1), 1)
+
+
+class IntervalsFile(Typed):
+    """Of Azure's policies."""
+
+    evaluation_interval: int = declared(1, check=By(_interval))
+    delay_evaluation: int = declared(0, check=Whole(0, _MOST_INTERVALS))
+
+
+class BanditFile(IntervalsFile):
+    slack_factor: float | None = declared(None, check=By(_slack))
+    slack_amount: float | None = declared(None, check=By(_slack))
+
+    @rule("slack_factor", "slack_amount")
+    def _one_slack(self) -> None:
+        # Azure's SDK sends 0 for the one that was not given.
+        if self.slack_factor and self.slack_amount:
+            raise InvalidSpec(
+                "the bandit policy has both `slack_factor` and `slack_amount`", "keep one"
+            )
+        if self.slack_factor is None and self.slack_amount is None:
+            raise InvalidSpec(
+                "the bandit policy needs `slack_factor` or `slack_amount`",
+                "for example `slack_factor: 0.1`",
+            )
+
+
+class TruncationFile(IntervalsFile):
+    truncation_percentage: int = declared(..., check=Whole(1, 99))
+    exclude_finished_jobs: bool = declared(False, check=By(lambda value, at: bool(value)))
+
+
+class RungsFile(Typed):
+    max_intervals: int = declared(
+        ..., "values of the primary metric that a whole trial logs", Whole(1, _MOST_INTERVALS)
+    )
+    min_intervals: int = declared(1, check=Whole(1, _MOST_INTERVALS))
+    reduction_factor: int = declared(3, check=Whole(2, _MOST_INTERVALS))
+
+    @rule("max_intervals", "min_intervals", "reduction_factor")
+    def _has_rungs(self) -> None:
+        second = self.min_intervals * self.reduction_factor
+        if second > self.max_intervals:
+            raise InvalidSpec(
+                f"`min_intervals` times `reduction_factor` is {second}, and `max_intervals` "
+                f"is {self.max_intervals}: there is nothing to stop early",
+                "lower `min_intervals`, or leave the policy out",
+                at=("max_intervals",),
+            )
+
+
+TYPES = Types(
+    {
+        "bandit": (
+            BanditFile,
+            "ends a trial whose best value is further from the best of all at the same interval",
+        ),
+        "median_stopping": (
+            IntervalsFile,
+            "ends a trial whose best value is worse than the median of all running averages",
+        ),
+        "truncation_selection": (
+            TruncationFile,
+            "ends a trial whose value is among that share of the worst at the same interval",
+        ),
+        "asha": (
+            RungsFile,
+            "torchyard's own: trials pause at rungs; the best of each go on from their checkpoint",
+        ),
+        "hyperband": (RungsFile, "torchyard's own: ASHA in several brackets"),
+    }
+)
+_CLASSES: dict[str, type[Policy]] = {
+    "bandit": Bandit,
+    "median_stopping": MedianStopping,
+    "truncation_selection": TruncationSelection,
+    "asha": Asha,
+    "hyperband": Hyperband,
 }
 
 
-def read(body: Any, at: At, types: tuple[str, ...] = TYPES) -> Policy | None:
+def read(body: Any, at: At) -> Policy | None:
     """None when there is none.
 
     Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
+        InvalidSpec: what is wrong, with its place.
     """
-    if body is None or body == {}:
+    if body == {}:
         return None
     if not isinstance(body, Mapping):
         raise InvalidSpec(
@@ -93,24 +174,17 @@ def read(body: Any, at: At, types: tuple[str, ...] = TYPES) -> Policy | None:
             f"for example `{at[-1]}: {{type: bandit, slack_factor: 0.1}}`",
             at=at,
         )
-    kind = one_of(body, "type", types, at)
-    for key in mapping(dict(body), "the policy"):
-        if key not in ("type", *_KEYS[kind]):
-            raise unknown_key(str(key), ("type", *_KEYS[kind]), at, inside=kind)
+    kind, file = TYPES.read_mapping(body, at)
+    settings = {key: getattr(file, key) for key in keys(type(file)) if key != "type"}
     if kind == "bandit":
-        return _bandit(body, at)
-    if kind == "median_stopping":
-        return MedianStopping(*_intervals(body, at))
-    if kind == "truncation_selection":
-        return TruncationSelection(
-            _percentage(body, at), *_intervals(body, at), bool(body.get("exclude_finished_jobs"))
-        )
-    return _rungs(Asha if kind == "asha" else Hyperband, body, at)
+        has_factor = file.slack_factor is not None and not file.slack_amount
+        settings["slack_amount" if has_factor else "slack_factor"] = None
+    return _CLASSES[kind](**settings)
 
 
 def type_of(policy: Policy | None) -> str:
     """The `type` that a file names it by; empty for none."""
-    return "" if policy is None else TYPES[_CLASSES.index(type(policy))]
+    return next((kind for kind, each in _CLASSES.items() if isinstance(policy, each)), "")
 
 
 def first_decision(policy: Policy) -> tuple[int, str]:
@@ -121,77 +195,3 @@ def first_decision(policy: Policy) -> tuple[int, str]:
     if delay > every:
         return math.ceil(delay / every) * every, "delay_evaluation"
     return every, "evaluation_interval"
-
-
-def _bandit(body: Mapping[Any, Any], at: At) -> Bandit:
-    factor, amount = _slack(body, "slack_factor", at), _slack(body, "slack_amount", at)
-    # Azure's SDK sends 0 for the one that was not given.
-    if factor and amount:
-        raise InvalidSpec(
-            "the bandit policy has both `slack_factor` and `slack_amount`", "keep one", at=at
-        )
-    if factor is None and amount is None:
-        raise InvalidSpec(
-            "the bandit policy needs `slack_factor` or `slack_amount`",
-            "for example `slack_factor: 0.1`",
-            at=at,
-        )
-    if factor is not None and not amount:
-        return Bandit(factor, None, *_intervals(body, at))
-    return Bandit(None, amount, *_intervals(body, at))
-
-
-def _slack(body: Mapping[Any, Any], key: str, at: At) -> float | None:
-    value = body.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise InvalidSpec(
-            f"`{key}` must be a number of 0 or more, not {described(value)}",
-            f"for example `{key}: 0.1`",
-            at=(*at, key),
-        )
-    return float(value)
-
-
-def _intervals(body: Mapping[Any, Any], at: At) -> tuple[int, int]:
-    every = _bounded(body, "evaluation_interval", at, default=1, least=0)
-    return max(every, 1), _bounded(body, "delay_evaluation", at, default=0, least=0)
-
-
-def _bounded(body: Mapping[Any, Any], key: str, at: At, *, default: int, least: int) -> int:
-    value = count(body, key, at, default=default, least=least)
-    if value > _MOST_INTERVALS:
-        raise InvalidSpec(f"`{key}` is above {_MOST_INTERVALS}", "lower it", at=(*at, key))
-    return value
-
-
-def _percentage(body: Mapping[Any, Any], at: At) -> int:
-    key = "truncation_percentage"
-    if body.get(key) is None:
-        raise InvalidSpec(f"the policy needs `{key}`", f"for example `{key}: 20`", at=at)
-    value = count(body, key, at, default=0, least=1)
-    if value > 99:
-        raise InvalidSpec(f"`{key}` must be between 1 and 99, not {value}", at=(*at, key))
-    return value
-
-
-def _rungs(kind: type[Asha | Hyperband], body: Mapping[Any, Any], at: At) -> Asha | Hyperband:
-    if body.get("max_intervals") is None:
-        raise InvalidSpec(
-            "the policy needs `max_intervals`, how many values of the primary metric a whole trial "
-            "logs",
-            "for example `max_intervals: 27`",
-            at=at,
-        )
-    maximum = _bounded(body, "max_intervals", at, default=0, least=1)
-    least = _bounded(body, "min_intervals", at, default=1, least=1)
-    factor = _bounded(body, "reduction_factor", at, default=3, least=2)
-    if least * factor > maximum:
-        raise InvalidSpec(
-            f"`min_intervals` times `reduction_factor` is {least * factor}, and `max_intervals` "
-            f"is {maximum}: there is nothing to stop early",
-            "lower `min_intervals`, or leave the policy out",
-            at=(*at, "max_intervals"),
-        )
-    return kind(maximum, least, factor)

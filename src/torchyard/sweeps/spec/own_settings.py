@@ -9,54 +9,100 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from torchyard.base.documents.checks import At, By, Text
+from torchyard.base.documents.models import Document, declared, keys
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described
 from torchyard.jobs.spec import own_properties
+from torchyard.sweeps.spec import early_termination, objectives
+from torchyard.sweeps.spec.early_termination import Policy
+from torchyard.sweeps.spec.objectives import Objective
+from torchyard.sweeps.spec.sampling import SAMPLERS, read_seed
 from torchyard.sweeps.spec.search_space import SearchSpace, Value, contains
 
 PREFIX = own_properties.PREFIX
-_POLICY = f"{PREFIX}early_termination."
+_POLICY = f"{PREFIX}early_termination"
 _MOST_TEXT = 1 << 20
 _MOST_POINTS = 1000
 _MOST_METRICS = 20
 
-# What each says, for the docs.
-TABLE: dict[str, str] = {
-    "torchyard.sampler": "`tpe`, `gp`, `cmaes`, `qmc`, `nsgaii`, `nsgaiii`, `brute_force`, or "
-    "`random`, `sobol`, `grid`: goes before `sampling_algorithm`, which may then be left out",
-    "torchyard.seed": "0 to 4294967295: makes the sweep repeatable, whichever the algorithm",
-    "torchyard.objectives": "several objectives, as a list of `{primary_metric: …, goal: …}`; "
-    "policies go by the first",
-    "torchyard.constraints": "metrics that must not be above 0; the samplers of Optuna avoid "
-    "parameters that break one",
-    "torchyard.early_termination": "`{type: asha, max_intervals: 27, min_intervals: 1, "
-    "reduction_factor: 3}` or `type: hyperband`, with the same keys; Azure's policies too",
-    "torchyard.warm_start": "parameters of the first trials, as a list of mappings, or the name of "
-    "an earlier sweep: a sampler of Optuna's learns from its trials, the others run its best "
-    "parameters first, up to a quarter of the trials",
-    "torchyard.max_failed_trials": "how many trials may fail before the sweep does; default: all "
-    "of them",
-}
+
+def _objectives(value: str, at: At) -> tuple[Objective, ...]:
+    listed = enumerate(_list(value, at))
+    return tuple(objectives.read(body, (*at, position)) for position, body in listed)
 
 
-@dataclass(frozen=True)
-class OwnSettings:
-    """As written; `objectives` are mappings or what else stands in the list."""
+def _constraints(value: str, at: At) -> tuple[str, ...]:
+    metrics = _list(value, at)
+    for metric in metrics:
+        if not isinstance(metric, str) or not 0 < len(metric) <= 255:
+            raise _wrong(at, "a list of metrics", "`constraints: [memory]`")
+    return metrics
 
-    sampler: str | None
-    seed: str | None
-    objectives: tuple[Any, ...]
-    constraints: tuple[str, ...]
-    early_termination: Mapping[str, Any] | None
-    warm_start: str | None
-    max_failed_trials: int | None
+
+def _early_termination(value: str | Mapping[str, Any], at: At) -> Policy | None:
+    policy = _json(value) if isinstance(value, str) else value
+    if not isinstance(policy, Mapping):
+        raise _wrong(at, "a mapping", "`early_termination: {type: asha, max_intervals: 27}`")
+    return early_termination.read(policy, at)
+
+
+def _max_failed_trials(value: str, at: At) -> int:
+    return own_properties.count({str(at[-1]): value}, str(at[-1]), 0, 0, 10**6)
+
+
+class OwnSettings(Document):
+    sampler: str | None = declared(
+        None,
+        "`tpe`, `gp`, `cmaes`, `qmc`, `nsgaii`, `nsgaiii`, `brute_force`, or `random`, "
+        "`sobol`, `grid`: goes before `sampling_algorithm`, which may then be left out",
+        SAMPLERS,
+        alias="torchyard.sampler",
+    )
+    seed: int | None = declared(
+        None,
+        "0 to 4294967295: makes the sweep repeatable, whichever the algorithm",
+        By(read_seed),
+        alias="torchyard.seed",
+    )
+    objectives: tuple[Objective, ...] = declared(
+        (),
+        "several objectives, as a list of `{primary_metric: …, goal: …}`; policies go by the first",
+        By(_objectives),
+        alias="torchyard.objectives",
+    )
+    constraints: tuple[str, ...] = declared(
+        (),
+        "metrics that must not be above 0; the samplers of Optuna avoid parameters that break one",
+        By(_constraints),
+        alias="torchyard.constraints",
+    )
+    early_termination: Policy | None = declared(
+        None,
+        "`{type: asha, max_intervals: 27, min_intervals: 1, reduction_factor: 3}` or `type: "
+        "hyperband`, with the same keys; Azure's policies too",
+        By(_early_termination),
+        alias="torchyard.early_termination",
+    )
+    warm_start: str = declared(
+        "",
+        "parameters of the first trials, as a list of mappings, or the name of an earlier "
+        "sweep: a sampler of Optuna's learns from its trials, the others run its best "
+        "parameters first, up to a quarter of the trials",
+        Text(),
+        alias="torchyard.warm_start",
+    )
+    max_failed_trials: int | None = declared(
+        None,
+        "how many trials may fail before the sweep does; default: all of them",
+        By(_max_failed_trials),
+        alias="torchyard.max_failed_trials",
+    )
 
 
 def is_setting(key: str) -> bool:
-    return key in TABLE or key.startswith(_POLICY)
+    return key in keys(OwnSettings) or key.startswith(f"{_POLICY}.")
 
 
 def read(properties: Mapping[str, str]) -> OwnSettings:
@@ -67,30 +113,16 @@ def read(properties: Mapping[str, str]) -> OwnSettings:
     Raises:
         InvalidSpec: a value is not understood.
     """
+    body: dict[str, Any] = {key: properties[key] for key in keys(OwnSettings) if key in properties}
     policy = {
-        key[len(_POLICY) :]: _plain_value(value)
+        key.removeprefix(f"{_POLICY}."): _plain_value(value)
         for key, value in properties.items()
-        if key.startswith(_POLICY)
+        if key.startswith(f"{_POLICY}.")
     }
-    failures = None
-    if "torchyard.max_failed_trials" in properties:
-        failures = own_properties.count(properties, "torchyard.max_failed_trials", 0, 0, 10**6)
-    constraints = _list(properties, "torchyard.constraints")
-    for metric in constraints:
-        if not isinstance(metric, str) or not 0 < len(metric) <= 255:
-            raise _wrong("torchyard.constraints", "a list of metrics", "`constraints: [memory]`")
-    return OwnSettings(
-        properties.get("torchyard.sampler"),
-        properties.get("torchyard.seed"),
-        _list(properties, "torchyard.objectives"),
-        constraints,
-        policy or _json_mapping(properties, "torchyard.early_termination"),
-        properties.get("torchyard.warm_start"),
-        failures,
-    )
+    return OwnSettings.read({**body, _POLICY: policy} if policy else body, ("properties",))
 
 
-def warm_start(written: str | None, space: SearchSpace) -> tuple[Mapping[str, Value], ...] | str:
+def warm_start(written: str, space: SearchSpace) -> tuple[Mapping[str, Value], ...] | str:
     """The points of a list, or the name of a sweep.
 
     Raises:
@@ -101,7 +133,7 @@ def warm_start(written: str | None, space: SearchSpace) -> tuple[Mapping[str, Va
         return ()
     if not written.lstrip().startswith("["):
         return written.strip()
-    points = _list({key: written}, key, _MOST_POINTS)
+    points = _list(written, ("properties", key), _MOST_POINTS)
     for index, point in enumerate(points):
         if not isinstance(point, Mapping) or not contains(space, point):
             raise InvalidSpec(
@@ -112,26 +144,14 @@ def warm_start(written: str | None, space: SearchSpace) -> tuple[Mapping[str, Va
     return points
 
 
-def _list(properties: Mapping[str, str], key: str, limit: int = _MOST_METRICS) -> tuple[Any, ...]:
-    written = properties.get(key)
-    if written is None:
-        return ()
+def _list(written: str, at: At, limit: int = _MOST_METRICS) -> tuple[Any, ...]:
     value = _json(written)
     if value is None and not written.lstrip().startswith("["):
         value = [word.strip() for word in written.split(",")]
     if not isinstance(value, list) or len(value) > limit:
-        raise _wrong(key, f"a list of {limit} entries at most", f"`{key[len(PREFIX) :]}: [ … ]`")
+        key = str(at[-1]).removeprefix(PREFIX)
+        raise _wrong(at, f"a list of {limit} entries at most", f"`{key}: [ … ]`")
     return tuple(value)
-
-
-def _json_mapping(properties: Mapping[str, str], key: str) -> Mapping[str, Any] | None:
-    written = properties.get(key)
-    if written is None:
-        return None
-    value = _json(written)
-    if not isinstance(value, dict):
-        raise _wrong(key, "a mapping", "`early_termination: {type: asha, max_intervals: 27}`")
-    return value
 
 
 def _plain_value(text: str) -> Any:
@@ -148,21 +168,5 @@ def _json(text: str) -> Any:
         return None
 
 
-def _wrong(key: str, expected: str, example: str) -> InvalidSpec:
-    return InvalidSpec(
-        f"`{key}` is not {expected}", f"for example {example}", at=("properties", key)
-    )
-
-
-def metric_name(value: Any, at: tuple[str | int, ...]) -> str:
-    """
-    Raises:
-        InvalidSpec: it can't be the name of a metric.
-    """
-    if not isinstance(value, str) or not 0 < len(value.strip()) <= 255:
-        raise InvalidSpec(
-            f"`primary_metric` must be the name of a metric, not {described(value)}",
-            "name one that the script logs, for example `primary_metric: val_loss`",
-            at=(*at, "primary_metric"),
-        )
-    return value
+def _wrong(at: At, expected: str, example: str) -> InvalidSpec:
+    return InvalidSpec(f"`{at[-1]}` is not {expected}", f"for example {example}", at=at)

@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torchyard.base.documents.checks import At, By, Choice, Key
+from torchyard.base.documents.models import declared
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, unknown_key
-from torchyard.sweeps.spec.search_space import Choice, Parameter, Randint, SearchSpace, walk
+from torchyard.base.fields import described
+from torchyard.sweeps.spec.search_space import Choice as ChoiceParameter
+from torchyard.sweeps.spec.search_space import Parameter, Randint, SearchSpace, walk
 from torchyard.sweeps.spec.search_space import Uniform as UniformParameter
-from torchyard.sweeps.spec.words import one_of
+from torchyard.sweeps.spec.typed import Typed, Types
 
 OPTUNA = ("tpe", "gp", "cmaes", "qmc", "nsgaii", "nsgaiii")
 """Samplers of Optuna's, by their names there."""
@@ -24,10 +27,9 @@ ALGORITHMS = ("random", "sobol", "grid", *OPTUNA)
 MOST_SOBOL = 65
 # Optuna's name for what the grid does.
 _EXHAUSTIVE = "brute_force"
-_AZURE = ("random", "grid", "bayesian")
-_KEYS = {"random": ("seed", "rule", "logbase"), "grid": (), "bayesian": ()}
 _MOST_SEED = 2**32 - 1
 _LEAST_BASE, _MOST_BASE = 1.0001, 1e6
+SAMPLERS = Choice(**dict.fromkeys((*ALGORITHMS, _EXHAUSTIVE), Key()))
 
 
 @dataclass(frozen=True)
@@ -54,57 +56,106 @@ class Sampling:
         return math.e if self.logbase is None else self.logbase
 
 
-def read(
-    value: Any, sampler: str | None, seed: Any, constraints: tuple[str, ...], seed_at: str
-) -> Sampling:
-    """
-    Args:
-        value: of `sampling_algorithm`; None when it is left out.
-        sampler: of `torchyard: {sampler: …}`, which goes first.
-        seed: of `torchyard: {seed: …}`, as it was written.
-        seed_at: where that stands.
-
-    Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
-    """
-    at = ("sampling_algorithm",)
-    body = {"type": value} if isinstance(value, str) else value
-    if body is None and sampler is None:
+def read_seed(value: Any, at: At) -> int:
+    try:
+        number = int(value) if isinstance(value, int | str) and len(str(value)) < 20 else -1
+    except ValueError:
+        number = -1
+    if isinstance(value, bool) or not 0 <= number <= _MOST_SEED:
         raise InvalidSpec(
-            "the sweep has no `sampling_algorithm`", f"use one of: {', '.join(_AZURE)}"
-        )
-    if body is not None and not isinstance(body, Mapping):
-        raise InvalidSpec(
-            f"`sampling_algorithm` must be a name or a mapping, not {described(value)}",
-            f"use one of: {', '.join(_AZURE)}",
+            f"`seed` must be a whole number from 0 to {_MOST_SEED}, not {described(value)}",
+            "for example `seed: 42`",
             at=at,
         )
-    body = body or {"type": "random"}
-    kind = _kind(body, value, at)
-    for key in body:
-        if key not in ("type", *_KEYS[kind]):
-            raise unknown_key(str(key), ("type", *_KEYS[kind]), at, inside=kind)
-    rule = "random"
-    if body.get("rule") is not None:
-        rule = one_of(body, "rule", ("random", "sobol"), at)
-    algorithm = {"random": rule, "grid": "grid", "bayesian": "tpe"}[kind]
-    if sampler is not None:
-        names = (*ALGORITHMS, _EXHAUSTIVE)
-        algorithm = one_of({"sampler": sampler}, "sampler", names, ("torchyard",))
-        algorithm = "grid" if algorithm == _EXHAUSTIVE else algorithm
-    seeds = [
-        _seed(written, key_path)
-        for written, key_path in (
-            (body.get("seed"), (*at, "seed")),
-            (seed, ("properties", seed_at)),
+    return number
+
+
+def _logbase(value: Any, at: At) -> float:
+    if value in ("e", "E"):
+        return math.e
+    try:
+        number = float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or not _LEAST_BASE <= number <= _MOST_BASE:
+        raise InvalidSpec(
+            f"`logbase` must be a number above 1, or `e`, not {described(value)}",
+            "for example `logbase: 10`",
+            at=at,
         )
-        if written is not None
-    ]
-    if len(set(seeds)) > 1:
-        raise InvalidSpec("the sweep has two seeds", "keep one", at=("properties", seed_at))
-    return Sampling(
-        algorithm, seeds[0] if seeds else None, bool(seeds), _logbase(body, at), constraints
-    )
+    return number
+
+
+class RandomFile(Typed):
+    seed: int | None = declared(None, check=By(read_seed))
+    rule: str = declared("random", check=Choice(random=Key(), sobol=Key()))
+    logbase: float | None = declared(None, check=By(_logbase))
+
+
+TYPES = Types(
+    {
+        "random": (RandomFile, "each value by itself; `rule: sobol` for an even spread"),
+        "grid": (
+            Typed,
+            "every combination once, the last name's values change fastest; no continuous ranges",
+        ),
+        "bayesian": (
+            Typed,
+            "Optuna's TPE; needs `pip install 'torchyard[sweeps]'` beside the server",
+        ),
+    },
+    refused={
+        name: Key(
+            f"write `torchyard: {{sampler: {name}}}` for algorithms that Azure has not", "refused"
+        )
+        for name in ("sobol", *OPTUNA)
+    },
+)
+
+
+def read(value: Any, at: At) -> Sampling | None:
+    """None for an empty name.
+
+    Raises:
+        InvalidSpec: what is wrong, with its place.
+    """
+    if isinstance(value, str):
+        kind: str = TYPES.read({str(at[-1]): value}, str(at[-1]), at[:-1], None)
+        value = {"type": kind}
+        if not kind:
+            return None
+    if not isinstance(value, Mapping):
+        raise InvalidSpec(
+            f"`sampling_algorithm` must be a name or a mapping, not {described(value)}",
+            f"use one of: {', '.join(TYPES.files)}",
+            at=at,
+        )
+    kind, file = TYPES.read_mapping(value or {"type": "random"}, at)
+    if kind == "random":
+        return Sampling(file.rule, file.seed, file.seed is not None, file.logbase)
+    return Sampling("tpe" if kind == "bayesian" else kind)
+
+
+def joined(
+    written: Sampling | None, sampler: str | None, seed: int | None, constraints: tuple[str, ...]
+) -> Sampling:
+    """What `sampling_algorithm` and `torchyard:` say together; the latter's sampler goes first.
+
+    Raises:
+        InvalidSpec: neither names an algorithm, or their seeds differ.
+    """
+    if written is None and not sampler:
+        raise InvalidSpec(
+            "the sweep has no `sampling_algorithm`", f"use one of: {', '.join(TYPES.files)}"
+        )
+    written = written or Sampling("random")
+    if None not in (seed, written.seed) and seed != written.seed:
+        raise InvalidSpec(
+            "the sweep has two seeds", "keep one", at=("properties", "torchyard.seed")
+        )
+    seed = written.seed if seed is None else seed
+    algorithm = {_EXHAUSTIVE: "grid"}.get(sampler or "", sampler or written.algorithm)
+    return Sampling(algorithm, seed, seed is not None, written.logbase, constraints)
 
 
 def check(sampling: Sampling, space: SearchSpace, objectives: int) -> None:
@@ -135,53 +186,7 @@ def check(sampling: Sampling, space: SearchSpace, objectives: int) -> None:
         )
 
 
-def _kind(body: Mapping[Any, Any], value: Any, at: tuple[str, ...]) -> str:
-    try:
-        return one_of(body, "type", _AZURE, at)
-    except InvalidSpec as error:
-        name = str(body.get("type"))[:80].lower()
-        hint = error.hint
-        if name in ALGORITHMS:
-            hint = f"write `torchyard: {{sampler: {name}}}` for algorithms that Azure has not"
-        message = f"{described(body.get('type'))} is not a sampling algorithm"
-        key_path = at if isinstance(value, str) else (*at, "type")
-        raise InvalidSpec(message, hint, at=key_path) from error
-
-
 def _is_finite(parameter: Parameter) -> bool:
-    return isinstance(parameter, Choice | Randint) or (
+    return isinstance(parameter, ChoiceParameter | Randint) or (
         isinstance(parameter, UniformParameter) and parameter.q is not None
     )
-
-
-def _seed(value: Any, at: tuple[str, ...]) -> int:
-    try:
-        number = int(value) if isinstance(value, int | str) and len(str(value)) < 20 else -1
-    except ValueError:
-        number = -1
-    if isinstance(value, bool) or not 0 <= number <= _MOST_SEED:
-        raise InvalidSpec(
-            f"`seed` must be a whole number from 0 to {_MOST_SEED}, not {described(value)}",
-            "for example `seed: 42`",
-            at=at,
-        )
-    return number
-
-
-def _logbase(body: Mapping[Any, Any], at: tuple[str, ...]) -> float | None:
-    value = body.get("logbase")
-    if value is None:
-        return None
-    if value in ("e", "E"):
-        return math.e
-    try:
-        number = float(value) if isinstance(value, int | float | str) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool) or not _LEAST_BASE <= number <= _MOST_BASE:
-        raise InvalidSpec(
-            f"`logbase` must be a number above 1, or `e`, not {described(value)}",
-            "for example `logbase: 10`",
-            at=(*at, "logbase"),
-        )
-    return number

@@ -7,12 +7,15 @@ Always: an error says where by `at`; a space is bounded in size and depth.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchyard.base.errors import InvalidSpec, did_you_mean
-from torchyard.base.fields import described, unknown_key
+from torchyard.base.documents.checks import At, By
+from torchyard.base.documents.models import declared, entries, rule
+from torchyard.base.errors import InvalidSpec
+from torchyard.base.fields import described
 from torchyard.sweeps.spec.search_space import (
     Choice,
     Normal,
@@ -23,9 +26,7 @@ from torchyard.sweeps.spec.search_space import (
     Uniform,
     walk,
 )
-from torchyard.sweeps.spec.words import plain
-
-At = tuple[str | int, ...]
+from torchyard.sweeps.spec.typed import Typed, Types
 
 # Azure's limit for the name of an input, and more characters: HyperDrive's names begin with `--`.
 _LONGEST_NAME = 255
@@ -39,27 +40,113 @@ _GREATEST = 1e300
 # exp(690) is below the greatest float, also as a multiple of q.
 _GREATEST_EXPONENT = 690.0
 
-KEYS: dict[str, tuple[str, ...]] = {
-    "choice": ("values",),
-    "randint": ("upper",),
-    "uniform": ("min_value", "max_value"),
-    "quniform": ("min_value", "max_value", "q"),
-    "loguniform": ("min_value", "max_value"),
-    "qloguniform": ("min_value", "max_value", "q"),
-    "normal": ("mu", "sigma"),
-    "qnormal": ("mu", "sigma", "q"),
-    "lognormal": ("mu", "sigma"),
-    "qlognormal": ("mu", "sigma", "q"),
-}
+
+def _upper(value: Any, at: At) -> int:
+    upper = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(upper, bool) or not isinstance(upper, int) or not 1 <= upper <= 2**53:
+        raise InvalidSpec(
+            f"`upper` must be a whole number of 1 or more, not {described(value)}",
+            "values are 0 to `upper` - 1",
+            at=at,
+        )
+    return upper
 
 
-def read(value: Any, at: At, base: float = math.e, depth: int = 0) -> SearchSpace:
+def _number(value: Any, at: At) -> float:
+    number = value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        # YAML 1.1 reads 1e-5 as text.
+        try:
+            number = float(value) if isinstance(value, str) and len(value) < 50 else None
+        except ValueError:
+            number = None
+    if number is None:
+        raise InvalidSpec(
+            f"`{at[-1]}` must be a number, not {described(value)}",
+            f"for example `{at[-1]}: 0.5`",
+            at=at,
+        )
+    return _finite(number, at)
+
+
+def _positive(value: Any, at: At) -> float:
+    number = _number(value, at)
+    if number < 1e-12:
+        raise InvalidSpec(
+            f"`{at[-1]}` must be above 0, not {number:g}", f"for example `{at[-1]}: 0.1`", at=at
+        )
+    return number
+
+
+class ChoiceFile(Typed):
+    values: Any = declared(...)
+
+
+class RandintFile(Typed):
+    upper: int = declared(..., check=By(_upper))
+
+
+class UniformFile(Typed):
+    min_value: float = declared(..., check=By(_number))
+    max_value: float = declared(..., check=By(_number))
+
+    @rule("min_value", "max_value")
+    def _order(self) -> None:
+        low, high = self.min_value, self.max_value
+        if low >= high:
+            raise InvalidSpec(
+                f"`min_value` is {low:g}, which is not below `max_value`, {high:g}",
+                "swap them, or use a choice of one value",
+                at=("min_value",),
+            )
+
+
+class QuniformFile(UniformFile):
+    q: float = declared(..., check=By(_positive))
+
+
+class NormalFile(Typed):
+    mu: float = declared(..., check=By(_number))
+    sigma: float = declared(..., check=By(_positive))
+
+
+class QnormalFile(NormalFile):
+    q: float = declared(..., check=By(_positive))
+
+
+_ROUNDED = "the same, rounded to a multiple of `q`"
+TYPES = Types(
+    {
+        "choice": (ChoiceFile, "one of the list; a mapping in it is a space of its own"),
+        "randint": (RandintFile, "a whole number from 0 to `upper` - 1"),
+        "uniform": (UniformFile, "a number from `min_value` to `max_value`"),
+        "quniform": (QuniformFile, f"{_ROUNDED} inside"),
+        "loguniform": (UniformFile, "e^x, x uniform: the bounds are exponents"),
+        "qloguniform": (QuniformFile, f"{_ROUNDED} inside"),
+        "normal": (NormalFile, "normally distributed"),
+        "qnormal": (QnormalFile, _ROUNDED),
+        "lognormal": (NormalFile, "e^x, x normally distributed"),
+        "qlognormal": (QnormalFile, _ROUNDED),
+    }
+)
+
+
+def read(value: Any, at: At, base: float = math.e) -> SearchSpace:
     """
     Args:
         base: of the functions whose bounds are exponents.
 
     Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
+        InvalidSpec: what is wrong, with its place.
+    """
+    return with_base(parse(value, at), base, at)
+
+
+def parse(value: Any, at: At, depth: int = 0) -> SearchSpace:
+    """The space, of which is still to be checked what depends on the base.
+
+    Raises:
+        InvalidSpec: what is wrong, with its place.
     """
     if not isinstance(value, Mapping) or not value:
         raise InvalidSpec(
@@ -73,11 +160,7 @@ def read(value: Any, at: At, base: float = math.e, depth: int = 0) -> SearchSpac
         raise InvalidSpec(
             f"choices are nested more than {_DEEPEST} deep", "flatten the search space", at=at
         )
-    parameters = {
-        _name(name, at): _parameter(body, (*at, str(name)), base, depth)
-        for name, body in value.items()
-    }
-    space = SearchSpace(parameters)
+    space = SearchSpace(entries(value, at, lambda body, here: _parameter(body, here, depth)))
     if not depth and sum(1 for _ in walk(space)) > _MOST_PARAMETERS:
         raise InvalidSpec(
             f"the search space has more than {_MOST_PARAMETERS} hyperparameters",
@@ -85,6 +168,17 @@ def read(value: Any, at: At, base: float = math.e, depth: int = 0) -> SearchSpac
             at=at,
         )
     return space
+
+
+def with_base(space: SearchSpace, base: float, at: At) -> SearchSpace:
+    """The space with `base` to the power of exponents.
+
+    Raises:
+        InvalidSpec: a power is out of range, or no multiple of `q` lies between the bounds.
+    """
+    return SearchSpace(
+        entries(space.parameters, at, lambda parameter, here: _with_base(parameter, base, here))
+    )
 
 
 def notices(space: SearchSpace) -> list[str]:
@@ -101,21 +195,8 @@ def notices(space: SearchSpace) -> list[str]:
     return suspicions
 
 
-def _name(name: Any, at: At) -> str:
-    if (
-        not isinstance(name, str)
-        or not 0 < len(name) <= _LONGEST_NAME
-        or not _NAME_CHARACTERS.issuperset(name)
-    ):
-        raise InvalidSpec(
-            f"`{str(name)[:80]}` is not a valid name for a hyperparameter",
-            "use letters, digits, `_` and `-`",
-            at=(*at, str(name)),
-        )
-    return name
-
-
-def _parameter(body: Any, at: At, base: float, depth: int) -> Parameter:
+def _parameter(body: Any, at: At, depth: int) -> Parameter:
+    _check_name(at)
     if depth and not isinstance(body, Mapping):
         return Choice((_scalar(body, at),))
     if not isinstance(body, Mapping):
@@ -124,46 +205,32 @@ def _parameter(body: Any, at: At, base: float, depth: int) -> Parameter:
             f"for example `{at[-1]}: {{type: choice, values: [1, 2]}}`",
             at=at,
         )
-    kind = _kind(body, at)
-    keys = KEYS[kind]
-    for key in body:
-        if key not in (*keys, "type"):
-            raise unknown_key(str(key), ("type", *keys), at, inside=kind)
-    for key in keys:
-        if body.get(key) is None:
-            raise InvalidSpec(f"`{at[-1]}`: `{kind}` needs `{key}`", f"add `{key}: …`", at=at)
+    kind, file = TYPES.read_mapping(body, at)
     if kind == "choice":
-        return _choice(body, at, base, depth)
+        return _choice(file.values, (*at, "values"), depth)
     if kind == "randint":
-        return Randint(_upper(body, at))
-    log = "log" in kind
-    q = _positive(body, "q", at) if "q" in keys else None
-    if "sigma" in keys:
-        return _normal(body, at, log, q, base)
-    return _uniform(body, at, log, q, base)
+        return Randint(file.upper)
+    is_log, q = "log" in kind, getattr(file, "q", None)
+    if isinstance(file, UniformFile):
+        return Uniform(file.min_value, file.max_value, is_log, q)
+    return Normal(file.mu, file.sigma, is_log, q)
 
 
-def _kind(body: Mapping[Any, Any], at: At) -> str:
-    written = body.get("type")
-    kind = plain(written) if isinstance(written, str) else ""
-    if kind in KEYS:
-        return kind
-    if written is None and "spec" in body:
-        raise unknown_key("spec", ("type",), at, inside=str(at[-1]))
-    if written is None:
+def _check_name(at: At) -> None:
+    name = at[-1]
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name) <= _LONGEST_NAME
+        or not _NAME_CHARACTERS.issuperset(name)
+    ):
         raise InvalidSpec(
-            f"hyperparameter `{at[-1]}` has no `type`", f"use one of: {', '.join(KEYS)}", at=at
+            f"`{str(name)[:80]}` is not a valid name for a hyperparameter",
+            "use letters, digits, `_` and `-`",
+            at=(*at[:-1], str(name)),
         )
-    raise InvalidSpec(
-        f"`{str(written)[:80]}` is not a type of hyperparameter",
-        did_you_mean(str(written), KEYS),
-        at=(*at, "type"),
-    )
 
 
-def _choice(body: Mapping[Any, Any], at: At, base: float, depth: int) -> Choice:
-    values = body["values"]
-    at = (*at, "values")
+def _choice(values: Any, at: At, depth: int) -> Choice:
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise InvalidSpec(
             f"the `values` of a choice must be a list, not {described(values)}",
@@ -184,7 +251,7 @@ def _choice(body: Mapping[Any, Any], at: At, base: float, depth: int) -> Choice:
         )
     return Choice(
         tuple(
-            read(value, (*at, index), base, depth + 1)
+            parse(value, (*at, index), depth + 1)
             if isinstance(value, Mapping)
             else _scalar(value, (*at, index))
             for index, value in enumerate(values)
@@ -214,33 +281,34 @@ def _scalar(value: Any, at: At) -> Scalar:
     )
 
 
-def _uniform(body: Mapping[Any, Any], at: At, log: bool, q: float | None, base: float) -> Uniform:
-    low, high = _number(body, "min_value", at), _number(body, "max_value", at)
-    if low >= high:
-        raise InvalidSpec(
-            f"`min_value` of `{at[-1]}` is {low:g}, which is not below `max_value`, {high:g}",
-            "swap them, or use a choice of one value",
-            at=(*at, "min_value"),
+def _with_base(parameter: Parameter, base: float, at: At) -> Parameter:
+    if isinstance(parameter, Choice):
+        return Choice(
+            tuple(
+                with_base(value, base, (*at, "values", index))
+                if isinstance(value, SearchSpace)
+                else value
+                for index, value in enumerate(parameter.values)
+            )
         )
-    if log:
-        _check_exponent(low, base, (*at, "min_value"))
-        _check_exponent(high, base, (*at, "max_value"))
-    uniform = Uniform(low, high, log, q, base)
-    if q is not None and uniform.multiples[0] > uniform.multiples[1]:
+    if isinstance(parameter, Randint):
+        return parameter
+    if isinstance(parameter, Normal):
+        if parameter.log:
+            _check_exponent(abs(parameter.mu) + 10 * parameter.sigma, base, (*at, "sigma"))
+        return dataclasses.replace(parameter, base=base)
+    if parameter.log:
+        _check_exponent(parameter.min_value, base, (*at, "min_value"))
+        _check_exponent(parameter.max_value, base, (*at, "max_value"))
+    uniform = dataclasses.replace(parameter, base=base)
+    if uniform.q is not None and uniform.multiples[0] > uniform.multiples[1]:
         bounds = "{:g} and {:g}".format(*uniform.bounds)
         raise InvalidSpec(
-            f"no multiple of {q:g} lies between {bounds}",
+            f"no multiple of {uniform.q:g} lies between {bounds}",
             "lower `q`, or move the bounds",
             at=(*at, "q"),
         )
     return uniform
-
-
-def _normal(body: Mapping[Any, Any], at: At, log: bool, q: float | None, base: float) -> Normal:
-    mu, sigma = _number(body, "mu", at), _positive(body, "sigma", at)
-    if log:
-        _check_exponent(abs(mu) + 10 * sigma, base, (*at, "sigma"))
-    return Normal(mu, sigma, log, q, base)
 
 
 def _check_exponent(exponent: float, base: float, at: At) -> None:
@@ -250,45 +318,6 @@ def _check_exponent(exponent: float, base: float, at: At) -> None:
             "the numbers of this function are exponents: write -11.5 for 1e-5",
             at=at,
         )
-
-
-def _upper(body: Mapping[Any, Any], at: At) -> int:
-    upper = body["upper"]
-    if isinstance(upper, float) and upper.is_integer():
-        upper = int(upper)
-    if isinstance(upper, bool) or not isinstance(upper, int) or not 1 <= upper <= 2**53:
-        raise InvalidSpec(
-            f"`upper` must be a whole number of 1 or more, not {described(body['upper'])}",
-            "values are 0 to `upper` - 1",
-            at=(*at, "upper"),
-        )
-    return upper
-
-
-def _positive(body: Mapping[Any, Any], key: str, at: At) -> float:
-    value = _number(body, key, at)
-    if value < 1e-12:
-        raise InvalidSpec(
-            f"`{key}` must be above 0, not {value:g}", f"for example `{key}: 0.1`", at=(*at, key)
-        )
-    return value
-
-
-def _number(body: Mapping[Any, Any], key: str, at: At) -> float:
-    value = body[key]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        # YAML 1.1 reads 1e-5 as text.
-        try:
-            value = float(value) if isinstance(value, str) and len(value) < 50 else None
-        except ValueError:
-            value = None
-        if value is None:
-            raise InvalidSpec(
-                f"`{key}` must be a number, not {described(body[key])}",
-                f"for example `{key}: 0.5`",
-                at=(*at, key),
-            )
-    return _finite(value, (*at, key))
 
 
 def _finite(value: int | float, at: At) -> float:

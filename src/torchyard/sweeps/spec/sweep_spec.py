@@ -1,59 +1,48 @@
 """The sweep file: from a mapping to a `SweepSpec`.
 
-Owns: `SweepSpec`; what stands at the top of a sweep, its objectives and limits.
-Leaves: the search space to space_reading.py, the job files of trials to trials.py, what a trial's
-keys mean to jobs/spec/.
+Owns: `SweepSpec`; `SweepFile`, what stands at the top of a sweep.
+Leaves: the parts to their modules, as the search space to space_reading.py; the job files of trials
+to trials.py, what a trial's keys mean to jobs/spec/.
 Always: a `SweepSpec` is whole and valid; every error says where by `at`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
-from torchyard.base.documents import expressions, faults
+from torchyard.base.documents.checks import At, By, Choice, Key, Text, Texts
+from torchyard.base.documents.models import File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import count, described, in_seconds, mapping, text, texts, unknown_key
+from torchyard.base.fields import described, texts
 from torchyard.jobs.spec import own_properties
-from torchyard.jobs.spec.parts import experiment_name, name
-from torchyard.sweeps.spec import early_termination, own_settings, sampling, space_reading, trials
+from torchyard.jobs.spec.parts import READ_ONLY, experiment_name, name
+from torchyard.sweeps.spec import (
+    early_termination,
+    objectives,
+    own_settings,
+    sampling,
+    space_reading,
+    trials,
+)
 from torchyard.sweeps.spec.early_termination import Policy
-from torchyard.sweeps.spec.keys import TOP
+from torchyard.sweeps.spec.limits import Limits, LimitsFile
+from torchyard.sweeps.spec.objectives import Objective
 from torchyard.sweeps.spec.own_settings import OwnSettings
 from torchyard.sweeps.spec.sampling import Sampling
+from torchyard.sweeps.spec.search_space import Choice as ChoiceParameter
 from torchyard.sweeps.spec.search_space import SearchSpace, Value, contains
-from torchyard.sweeps.spec.words import one_of
+from torchyard.sweeps.spec.trials import AS_A_JOB
 
-__all__ = ["Limits", "Objective", "Sampling", "SweepSpec", "read"]
+__all__ = ["Limits", "Objective", "Sampling", "SweepFile", "SweepSpec", "read"]
 
-_GOALS = ("minimize", "maximize")
-_DEFAULT_TRIALS = 1000
-_MOST_TRIALS = 100_000
-_DEFAULT_TIMEOUT_S = 5_184_000.0
-_LONGEST_S = 10 * 365 * 86_400.0
-_MOST_OBJECTIVES = 10
-_RESOLVED = ("trial.command", "trial.environment_variables.*", "outputs.*.path")
-
-
-@dataclass(frozen=True)
-class Objective:
-    primary_metric: str
-    goal: str
-    """`minimize` or `maximize`."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """`trial_timeout_s` is 0 for none; `max_failed_trials` is None when all may fail."""
-
-    max_total_trials: int = _DEFAULT_TRIALS
-    max_concurrent_trials: int = _DEFAULT_TRIALS
-    timeout_s: float = _DEFAULT_TIMEOUT_S
-    trial_timeout_s: float = 0.0
-    max_failed_trials: int | None = None
+_OF_EVERY_TRIAL = Key(f"of every trial; {AS_A_JOB}")
+# What the settings of the sweep itself and the search space are read from.
+_OWN = ("torchyard", "properties")
+_SPACE = ("search_space", "sampling_algorithm", *_OWN)
 
 
 @dataclass(frozen=True)
@@ -97,7 +86,7 @@ class SweepSpec:
 
         `name` and `trial` must have been filled in.
         """
-        frame = self._trial_frame(number)
+        frame = _trial_frame(self, number)
         return trials.document(self.trial, self.space, self.inputs, frame, parameters)
 
     def with_trial(self, trial: Mapping[str, Any]) -> SweepSpec:
@@ -109,7 +98,9 @@ class SweepSpec:
         Raises:
             InvalidSpec: its command and the search space don't go together.
         """
-        return dataclasses.replace(self, trial=trials.read_inline(trial))._checked()
+        spec = dataclasses.replace(self, trial=trials.read_inline(trial))
+        notices = trials.check(spec.trial, spec.space, spec.inputs, _trial_frame(spec, 0))
+        return dataclasses.replace(spec, notices=(*self.notices, *notices))
 
     def with_seed(self, seed: int) -> SweepSpec:
         """The same sweep with the seed that was drawn for it."""
@@ -123,227 +114,235 @@ class SweepSpec:
         inside = tuple(point for point in points if contains(self.space, point))
         return dataclasses.replace(self, warm_start=inside)
 
-    def _checked(self) -> SweepSpec:
-        """The same sweep, with the notices that its trials will have."""
-        notices = trials.check(self.trial, self.space, self.inputs, self._trial_frame(0))
-        return dataclasses.replace(self, notices=(*self.notices, *notices))
 
-    def _trial_frame(self, number: int) -> dict[str, Any]:
-        """What the sweep itself gives its trials, without what is empty."""
-        shown = self.display_name or self.name
-        frame = {
-            "type": "command",
-            "name": f"{self.name}_{number}" if self.name else "",
-            "display_name": f"{shown}_{number}"[-255:] if shown else "",
-            "experiment_name": self.experiment_name,
-            "parent_job_name": self.name,
-            "compute": self.compute,
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "identity": self.identity,
-            "resources": self.resources,
-            "queue_settings": self.queue_settings,
-            "properties": self.trial_properties,
-            "limits": {"timeout": self.limits.trial_timeout_s}
-            if self.limits.trial_timeout_s
-            else {},
+def _section(value: Any, at: At) -> Mapping[str, Any]:
+    if value and not isinstance(value, Mapping):
+        raise InvalidSpec(
+            f"`{at[-1]}` must be a mapping of keys to values, not {described(value)}",
+            f"write `{at[-1]}:` with one key a line below it",
+            at=at,
+        )
+    return value or {}
+
+
+def _limits(value: Any, at: At) -> Limits:
+    return LimitsFile.read(_section(value, at), at).limits
+
+
+def _name(value: Any, at: At) -> str:
+    return name({at[-1]: value}, str(at[-1]))
+
+
+def _experiment_name(value: Any, at: At) -> str:
+    return experiment_name({"experiment_name": value})
+
+
+_POLICY = By(early_termination.read)
+
+
+class SweepFile(File):
+    subject: ClassVar[str] = "the sweep"
+    resolved: ClassVar[Sequence[str]] = (
+        "trial.command",
+        "trial.environment_variables.*",
+        "outputs.*.path",
+    )
+
+    type: str = declared("sweep", "`sweep`", Choice(sweep=Key()))
+    name: str = declared("", "once in a workspace; trials are `<name>_0`, `<name>_1`, …", By(_name))
+    display_name: str = declared(
+        "", "what lists show; of trials with their number behind it", Text()
+    )
+    experiment_name: str = declared("", "of the sweep and of its trials", By(_experiment_name))
+    description: str = declared("", check=Text())
+    tags: dict[str, str] = declared({}, "of the sweep", Texts())
+    properties: dict[str, str] = declared(
+        _EMPTY, "of the sweep; those below `torchyard.` also of its trials", Texts()
+    )
+    trial: Mapping[str, Any] | str | None = declared(
+        None, "the trial, see below, or a component: `azureml:<name>:<version>`", By(trials.read)
+    )
+    search_space: Any = declared(None, "hyperparameters by name, see below")
+    sampling_algorithm: Sampling | None = declared(
+        None, "`random`, `grid`, `bayesian`, or a mapping, see below", By(sampling.read)
+    )
+    objective: Objective | None = declared(
+        None, "`{goal: minimize, primary_metric: …}`; `maximize` in any case", By(objectives.read)
+    )
+    early_termination: Policy | None = declared(
+        None, "a policy, see below; none when left out", _POLICY
+    )
+    limits: Limits = declared(Limits(), "see below", By(_limits))
+    inputs: Mapping[str, Any] = declared({}, _OF_EVERY_TRIAL, By(_section))
+    outputs: Mapping[str, Any] = declared({}, _OF_EVERY_TRIAL, By(_section))
+    compute: str = declared("", _OF_EVERY_TRIAL, Text())
+    identity: Mapping[str, Any] = declared({}, AS_A_JOB, By(_section))
+    resources: Mapping[str, Any] = declared(
+        _EMPTY, "of every trial, where `trial.resources` says nothing else", By(_section)
+    )
+    queue_settings: Mapping[str, Any] = declared({}, AS_A_JOB, By(_section))
+    parent_job_name: str = declared("", "a job of the same workspace", By(_name))
+    torchyard: Any = declared(None, "torchyard's own, see below; others are the trials'")
+    id: None = refused(READ_ONLY)
+    status: None = refused(READ_ONLY)
+    creation_context: None = refused(READ_ONLY)
+
+    @rule("name", "limits")
+    def _short_name(self) -> None:
+        """Short enough for its trials' names."""
+        limit = 255 - len(f"_{self.limits.max_total_trials}")
+        if len(self.name) > limit:
+            raise InvalidSpec(
+                f"`name` has {len(self.name)} characters, and trials are named `<name>_<number>`",
+                f"use {limit} characters at most",
+                at=("name",),
+            )
+
+    @rule(*_OWN)
+    def own(self) -> OwnSettings:
+        return own_settings.read(self.all_properties)
+
+    @property
+    def all_properties(self) -> dict[str, str]:
+        """With the mapping `torchyard:` among them."""
+        written = {} if self.torchyard is None else {"torchyard": self.torchyard}
+        return texts(
+            own_properties.with_mapping({"properties": self.properties, **written}), "properties"
+        )
+
+    @property
+    def trial_properties(self) -> dict[str, str]:
+        return {
+            key: value
+            for key, value in self.all_properties.items()
+            if key.startswith(own_settings.PREFIX) and not own_settings.is_setting(key)
         }
-        return {key: value for key, value in frame.items() if value not in ("", {}, None)}
+
+    @rule("sampling_algorithm", *_OWN)
+    def searched(self) -> Sampling:
+        own = self.own()
+        return sampling.joined(self.sampling_algorithm, own.sampler, own.seed, own.constraints)
+
+    @rule("objective", *_OWN)
+    def all_objectives(self) -> tuple[Objective, ...]:
+        return objectives.joined(self.objective, self.own().objectives)
+
+    @rule("early_termination", *_OWN)
+    def policy(self) -> Policy | None:
+        policies = {self.early_termination, self.own().early_termination} - {None}
+        if len(policies) > 1:
+            raise InvalidSpec(
+                "the sweep has two policies of early termination",
+                "keep one",
+                at=("properties", "torchyard.early_termination"),
+            )
+        return next(iter(policies), None)
+
+    @rule("search_space")
+    def parsed_space(self) -> SearchSpace:
+        if self.search_space is None:
+            raise InvalidSpec(
+                "the sweep has no `search_space`",
+                "for example `search_space: {lr: {type: uniform, min_value: 0.01, "
+                "max_value: 0.1}}`",
+            )
+        return space_reading.parse(self.search_space, ("search_space",))
+
+    @cached_property
+    def space(self) -> SearchSpace:
+        algorithm = self.sampling_algorithm or Sampling("random")
+        return space_reading.with_base(self.parsed_space(), algorithm.base, ("search_space",))
+
+    @rule(*_SPACE)
+    def warm_start(self) -> tuple[Mapping[str, Value], ...] | str:
+        return own_settings.warm_start(self.own().warm_start, self.space)
+
+    @rule("objective", *_SPACE)
+    def _can_be_searched(self) -> None:
+        sampling.check(self.searched(), self.space, len(self.all_objectives()))
+
+    @rule("trial")
+    def _has_trial(self) -> None:
+        if self.trial is None:
+            raise InvalidSpec("the sweep has no `trial`", trials.EXAMPLE)
+
+    @rule("trial", "inputs", "outputs", "compute", *_SPACE)
+    def _trials(self) -> object:
+        return self.trial_notices
+
+    @cached_property
+    def trial_notices(self) -> tuple[str, ...]:
+        """As of `trials.check`; of a faulty search space only names in the command count."""
+        written = self.search_space
+        if not isinstance(self.trial, Mapping) or not isinstance(written, Mapping) or not written:
+            return ()
+        try:
+            space = self.space
+        except InvalidSpec:
+            command, names = str(self.trial.get("command")), map(str, written)
+            space = SearchSpace({name: ChoiceParameter((1,)) for name in names if name in command})
+        return trials.check(self.trial, space, self.inputs, _trial_frame(self, 0))
+
+    @property
+    def spec(self) -> SweepSpec:
+        own, searched = self.own(), self.searched()
+        limits = dataclasses.replace(self.limits, max_failed_trials=own.max_failed_trials)
+        notices = (*space_reading.notices(self.space), *_search_notices(searched, limits))
+        return SweepSpec(
+            space=self.space,
+            sampling=searched,
+            objectives=self.all_objectives(),
+            limits=limits,
+            trial=self.trial if isinstance(self.trial, Mapping) else {},
+            component=self.trial if isinstance(self.trial, str) else "",
+            early_termination=self.policy(),
+            warm_start=self.warm_start(),
+            name=self.name,
+            display_name=self.display_name,
+            experiment_name=self.experiment_name or "Default",
+            description=self.description,
+            tags=self.tags,
+            properties=self.all_properties,
+            trial_properties=self.trial_properties,
+            compute=self.compute,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            identity=self.identity,
+            resources=self.resources,
+            queue_settings=self.queue_settings,
+            parent_job_name=self.parent_job_name,
+            notices=(*notices, *self.trial_notices),
+        )
 
 
-@faults.all_at_once
 def read(document: Any) -> SweepSpec:
     """Check a sweep file's mapping and give every key its default.
 
     Raises:
-        InvalidSpec: the first thing that is wrong, with its place.
+        InvalidSpec: the first thing that is wrong, with its place and the others.
     """
-    written = mapping(document, "the sweep")
-    _check_keys(written)
-    expressions.refuse(written, _RESOLVED)
-    sweep = own_properties.with_mapping(written)
-    properties = texts(sweep, "properties")
-    own_values = own_settings.read(properties)
-    searched = sampling.read(
-        sweep.get("sampling_algorithm"),
-        own_values.sampler,
-        own_values.seed,
-        own_values.constraints,
-        "torchyard.seed",
-    )
-    if sweep.get("search_space") is None:
-        raise InvalidSpec(
-            "the sweep has no `search_space`",
-            "for example `search_space: {lr: {type: uniform, min_value: 0.01, max_value: 0.1}}`",
-        )
-    space = space_reading.read(sweep["search_space"], ("search_space",), searched.base)
-    objectives = _objectives(sweep, own_values)
-    sampling.check(searched, space, len(objectives))
-    limits = _limits(sweep, own_values)
-    trial, component = trials.read(sweep)
-    spec = SweepSpec(
-        space=space,
-        sampling=searched,
-        objectives=objectives,
-        limits=limits,
-        trial=trial,
-        component=component,
-        early_termination=_policy(sweep, own_values),
-        warm_start=own_settings.warm_start(own_values.warm_start, space),
-        name=_name(sweep, limits),
-        display_name=text(sweep, "display_name"),
-        experiment_name=experiment_name(sweep) or "Default",
-        description=text(sweep, "description"),
-        tags=texts(sweep, "tags"),
-        properties=properties,
-        trial_properties=_trial_properties(properties),
-        compute=text(sweep, "compute"),
-        inputs=_section(sweep, "inputs"),
-        outputs=_section(sweep, "outputs"),
-        identity=_section(sweep, "identity"),
-        resources=_section(sweep, "resources"),
-        queue_settings=_section(sweep, "queue_settings"),
-        parent_job_name=name(sweep, "parent_job_name"),
-        notices=(*space_reading.notices(space), *_search_notices(searched, limits)),
-    )
-    return spec._checked() if trial else spec
+    return SweepFile.read(document).spec
 
 
-def _check_keys(sweep: Mapping[str, Any]) -> None:
-    known_keys = {key.name: key for key in TOP}
-    for key, value in sweep.items():
-        known_key = known_keys.get(key)
-        if known_key is None:
-            raise unknown_key(str(key), list(known_keys))
-        if known_key.support == "refused" and value not in (None, "", {}, []):
-            raise InvalidSpec(
-                f"`{key}` is not served", known_key.note, code="not_served", at=(key,)
-            )
-    if sweep.get("type") is not None:
-        one_of(sweep, "type", ("sweep",), ())
-
-
-def _section(sweep: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = sweep.get(key) or {}
-    if not isinstance(value, Mapping):
-        raise InvalidSpec(
-            f"`{key}` must be a mapping of keys to values, not {described(value)}",
-            f"write `{key}:` with one key a line below it",
-            at=(key,),
-        )
-    return value
-
-
-def _name(sweep: Mapping[str, Any], limits: Limits) -> str:
-    """Short enough for its trials' names."""
-    value = name(sweep, "name")
-    limit = 255 - len(f"_{limits.max_total_trials}")
-    if len(value) > limit:
-        raise InvalidSpec(
-            f"`name` has {len(value)} characters, and trials are named `<name>_<number>`",
-            f"use {limit} characters at most",
-            at=("name",),
-        )
-    return value
-
-
-def _objectives(sweep: Mapping[str, Any], own_values: OwnSettings) -> tuple[Objective, ...]:
-    several_at = ("properties", "torchyard.objectives")
-    objectives = [
-        _objective(body, (*several_at, index)) for index, body in enumerate(own_values.objectives)
-    ]
-    if sweep.get("objective") is not None:
-        first = _objective(sweep["objective"], ("objective",))
-        objectives = [first, *(other for other in objectives if other != first)]
-    if not objectives:
-        raise InvalidSpec(
-            "the sweep has no `objective`",
-            "for example `objective: {goal: minimize, primary_metric: val_loss}`",
-        )
-    metrics = [objective.primary_metric for objective in objectives]
-    if len(set(metrics)) < len(metrics) or len(metrics) > _MOST_OBJECTIVES:
-        raise InvalidSpec(
-            f"a metric is an objective twice, or there are more than {_MOST_OBJECTIVES} objectives",
-            "name each metric once",
-            at=several_at,
-        )
-    return tuple(objectives)
-
-
-def _objective(body: Any, at: tuple[str | int, ...]) -> Objective:
-    if not isinstance(body, Mapping):
-        raise InvalidSpec(
-            f"an objective must be a mapping, not {described(body)}",
-            "for example `{goal: minimize, primary_metric: val_loss}`",
-            at=at,
-        )
-    for key in body:
-        if key not in ("goal", "primary_metric"):
-            raise unknown_key(str(key), ("goal", "primary_metric"), at, inside="objective")
-    return Objective(
-        own_settings.metric_name(body.get("primary_metric"), at), one_of(body, "goal", _GOALS, at)
-    )
-
-
-def _limits(sweep: Mapping[str, Any], own_values: OwnSettings) -> Limits:
-    body = _section(sweep, "limits")
-    keys = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
-    for key in body:
-        if key not in keys:
-            raise unknown_key(str(key), keys, ("limits",), inside="limits")
-    total = count(body, keys[0], ("limits",), default=_DEFAULT_TRIALS, least=1)
-    if total > _MOST_TRIALS:
-        raise InvalidSpec(
-            f"`max_total_trials` is above {_MOST_TRIALS}", "lower it", at=("limits", keys[0])
-        )
-    concurrent = count(body, keys[1], ("limits",), default=total, least=1)
-    if concurrent > total:
-        raise InvalidSpec(
-            f"`max_concurrent_trials` is {described(concurrent)[1:-1]}, and `max_total_trials` is "
-            f"{total}",
-            f"write {total} or less",
-            at=("limits", keys[1]),
-        )
-    return Limits(
-        total,
-        concurrent,
-        _seconds(body, "timeout") or _DEFAULT_TIMEOUT_S,
-        _seconds(body, "trial_timeout"),
-        own_values.max_failed_trials,
-    )
-
-
-def _seconds(body: Mapping[str, Any], key: str) -> float:
-    value = body.get(key)
-    if value is None:
-        return 0.0
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or math.isnan(value) or not 0 <= value <= _LONGEST_S:
-        raise InvalidSpec(
-            f"`{key}` must be a number of seconds, up to ten years",
-            f"for example `{key}: {in_seconds(value) or 3600}`",
-            at=("limits", key),
-        )
-    return float(value)
-
-
-def _policy(sweep: Mapping[str, Any], own_values: OwnSettings) -> Policy | None:
-    key_path = ("properties", "torchyard.early_termination")
-    policy = early_termination.read(sweep.get("early_termination"), ("early_termination",))
-    own_policy = early_termination.read(own_values.early_termination, key_path)
-    if policy is not None and own_policy is not None and policy != own_policy:
-        raise InvalidSpec(
-            "the sweep has two policies of early termination", "keep one", at=key_path
-        )
-    return policy or own_policy
-
-
-def _trial_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: value
-        for key, value in properties.items()
-        if key.startswith(own_settings.PREFIX) and not own_settings.is_setting(key)
+def _trial_frame(sweep: SweepSpec | SweepFile, number: int) -> dict[str, Any]:
+    """What the sweep itself gives its trials, without what is empty."""
+    shown = sweep.display_name or sweep.name
+    frame = {
+        "type": "command",
+        "name": f"{sweep.name}_{number}" if sweep.name else "",
+        "display_name": f"{shown}_{number}"[-255:] if shown else "",
+        "experiment_name": sweep.experiment_name,
+        "parent_job_name": sweep.name,
+        "compute": sweep.compute,
+        "inputs": sweep.inputs,
+        "outputs": sweep.outputs,
+        "identity": sweep.identity,
+        "resources": sweep.resources,
+        "queue_settings": sweep.queue_settings,
+        "properties": sweep.trial_properties,
+        "limits": {"timeout": sweep.limits.trial_timeout_s} if sweep.limits.trial_timeout_s else {},
     }
+    return {key: value for key, value in frame.items() if value not in ("", {}, None)}
 
 
 def _search_notices(searched: Sampling, limits: Limits) -> list[str]:

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.base.documents import secret_variables
+from torchyard.base.documents.checks import At
+from torchyard.base.documents.models import Document, declared
 from torchyard.base.errors import InvalidSpec, moved
-from torchyard.base.fields import described, unknown_key
+from torchyard.base.fields import described
 from torchyard.jobs.spec import job_spec
 from torchyard.shared.secret_values import looks_secret
 from torchyard.sweeps.spec import trial_command
-from torchyard.sweeps.spec.keys import TRIAL
 from torchyard.sweeps.spec.search_space import (
     Choice,
     Normal,
@@ -27,39 +28,50 @@ from torchyard.sweeps.spec.search_space import (
     Value,
 )
 
+AS_A_JOB = "as of a job: see [the job file](job-file.md)"
+EXAMPLE = (
+    "for example `trial: {command: python train.py --lr ${{search_space.lr}}, environment: python}`"
+)
 _LONGEST_COMPONENT = 2048
 
 
-def read(sweep: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """(the inline trial, the reference to a component); one of them is empty.
+class TrialFile(Document):
+    schema_: Any = declared(None, "for editors; not read", support="satisfied", alias="$schema")
+    type: Any = declared(None, "`command`", support="satisfied")
+    command: Any = declared(None, "`${{search_space.<name>}}` stands for a value")
+    code: Any = declared(None, AS_A_JOB)
+    environment: Any = declared(None, AS_A_JOB)
+    environment_variables: Any = declared(None, "beside `AZUREML_SWEEP_<name>` of each value")
+    distribution: Any = declared(None, AS_A_JOB)
+    resources: Any = declared(None, AS_A_JOB)
+    services: Any = declared(None, AS_A_JOB)
+    queue_settings: Any = declared(None, AS_A_JOB)
+    limits: Any = declared(None, "as `limits.trial_timeout` of the sweep, which it goes before")
+
+
+def read(value: Any, at: At) -> Mapping[str, Any] | str:
+    """The inline trial, or the reference to a component.
 
     Raises:
         InvalidSpec: it is neither.
     """
-    value = sweep.get("trial")
     if isinstance(value, str) and 0 < len(value.strip()) <= _LONGEST_COMPONENT:
-        return {}, value.strip()
+        return value.strip()
     if not isinstance(value, Mapping) or not value:
         raise InvalidSpec(
-            "the sweep has no `trial`"
-            if value is None
-            else f"`trial` must be a mapping or the name of a component, not {described(value)}",
-            "for example `trial: {command: python train.py --lr ${{search_space.lr}}, "
-            "environment: python}`",
-            at=("trial",) if "trial" in sweep else (),
+            f"`trial` must be a mapping or the name of a component, not {described(value)}",
+            EXAMPLE,
+            at=at,
         )
-    return read_inline(value), ""
+    return read_inline(value, at)
 
 
-def read_inline(trial: Mapping[str, Any]) -> dict[str, Any]:
+def read_inline(trial: Mapping[str, Any], at: At = ("trial",)) -> dict[str, Any]:
     """
     Raises:
         InvalidSpec: a key that a trial has not.
     """
-    names = [key.name for key in TRIAL]
-    for key in trial:
-        if key not in names:
-            raise unknown_key(str(key), names, ("trial",), inside="trial")
+    TrialFile.read(trial, at)
     return {key: value for key, value in trial.items() if value is not None}
 
 
