@@ -157,7 +157,7 @@ class SweepFile(File):
     description: str = declared("", check=Text())
     tags: dict[str, str] = declared({}, "of the sweep", Texts())
     properties: dict[str, str] = declared(
-        _EMPTY, "of the sweep; those below `torchyard.` also of its trials", Texts()
+        {}, "of the sweep; those below `torchyard.` also of its trials", Texts()
     )
     trial: Mapping[str, Any] | str | None = declared(
         None, "the trial, see below, or a component: `azureml:<name>:<version>`", By(trials.read)
@@ -178,7 +178,7 @@ class SweepFile(File):
     compute: str = declared("", _OF_EVERY_TRIAL, Text())
     identity: Mapping[str, Any] = declared({}, AS_A_JOB, By(_section))
     resources: Mapping[str, Any] = declared(
-        _EMPTY, "of every trial, where `trial.resources` says nothing else", By(_section)
+        {}, "of every trial, where `trial.resources` says nothing else", By(_section)
     )
     queue_settings: Mapping[str, Any] = declared({}, AS_A_JOB, By(_section))
     parent_job_name: str = declared("", "a job of the same workspace", By(_name))
