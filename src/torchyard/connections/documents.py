@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from torchyard.base import fields
 from torchyard.base.documents.checks import At, By
-from torchyard.base.documents.models import Document, declared, keys, rule
+from torchyard.base.documents.models import File, declared, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.connections.types import CATEGORIES, CREDENTIALS, WITHOUT_TARGET
 
@@ -76,7 +76,7 @@ def _metadata(value: Any, at: At) -> dict[str, str]:
     }
 
 
-class ConnectionFile(Document):
+class ConnectionFile(File):
     """In Azure's spelling."""
 
     subject: ClassVar[str] = "the connection"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torchyard.base import fields
-from torchyard.base.documents.checks import At, By, Text, Texts, Truth, Whole, Word
+from torchyard.base.documents.checks import At, By, Text, Texts, Whole, Word
 from torchyard.base.documents.models import File, declared, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean
 from torchyard.workspaces import notifications
@@ -68,6 +68,14 @@ class WorkspaceFile(AzureKeys, File):
             )
 
 
+def _flag(value: Any, at: At) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidSpec(
+            f"`{at[-1]}` must be a boolean, not `{str(value)[:50]}`", "use true or false", at=at
+        )
+    return value
+
+
 class ChangesFile(AzureKeys, File):
     subject: ClassVar[str] = "the document of changes"
 
@@ -77,16 +85,16 @@ class ChangesFile(AzureKeys, File):
     retention_days: int = declared(
         0, "after which ended jobs go; 0 keeps them forever", Whole(0, _LONGEST_DAYS)
     )
-    rehearse_on_cpu: bool = declared(False, "jobs are rehearsed on the CPU", Truth())
+    rehearse_on_cpu: bool = declared(False, "jobs are rehearsed on the CPU", By(_flag))
     allow_substitutes: bool | None = declared(
-        None, "for environments and images; null: the server decides", Truth()
+        None, "for environments and images; null: the server decides", By(_flag)
     )
     max_processes: int = declared(
         0, "of a job on a node, 64 or more; 0: torchyard's limit", Whole(0, _MOST)
     )
     disk_quota_mb: int = declared(0, "of a job on a node; 0: none", Whole(0, _MOST))
     network: str = declared(NETWORKS[0], "what jobs may connect to", Word(*NETWORKS))
-    auto_compute: bool = declared(False, "jobs may leave their cluster open", Truth())
+    auto_compute: bool = declared(False, "jobs may leave their cluster open", By(_flag))
     notification_settings: Any = declared(None, "who is told of the end of jobs")
     notify: Any = declared(None, "who is told of the end of jobs")
     notify_secrets: Any = declared(None, "of those who are told")
@@ -100,6 +108,15 @@ class ChangesFile(AzureKeys, File):
                 "0 leaves it to torchyard",
                 at=["max_processes"],
             )
+
+    @classmethod
+    def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
+        nulls = [key for key in CHANGES if key in body and body[key] is None]
+        return super()._further_faults(body, at) + [
+            InvalidSpec(f"`{key}` can't be null", "leave it out, or give a value", at=(*at, key))
+            for key in nulls
+            if key not in (*_NULLABLE, *notifications.KEYS, "tags")
+        ]
 
     @classmethod
     def unknown_key(cls, key: str, at: At, body: Mapping[str, Any]) -> InvalidSpec:

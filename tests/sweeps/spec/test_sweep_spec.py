@@ -147,7 +147,7 @@ def test_limits_have_azures_defaults() -> None:
         ("limits.timeout", "1h", ("limits", "timeout"), "seconds"),
         ("limits.trials", 3, ("limits", "trials"), "unknown key"),
         ("trial", None, (), "no `trial`"),
-        ("trial.environment", None, (), "no `environment`"),
+        ("trial.environment", None, ("trial", "environment"), "no `environment`"),
         ("trial.inputs", {}, ("trial", "inputs"), "unknown key"),
         ("trial.command", "x ${{search_space.B}} ${{search_space.D}}", ("trial", "command"), "`D`"),
         ("trial.command", "x ${{search_space.B}}", ("search_space", "C"), "does not use"),

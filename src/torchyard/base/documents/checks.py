@@ -82,7 +82,7 @@ class Holds(Check):
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
         if body[key] != self.value:
             raise InvalidSpec(
-                f"`{key}: {body[key]}` is not served: {self.reason}",
+                f"`{key}: {fields.literal(body[key])}` is not served: {self.reason}",
                 "leave it out",
                 code="not_served",
                 at=(*at, key),

@@ -84,7 +84,9 @@ def check(
     try:
         job = job_spec.read(document(trial, space, inputs, frame, example(space)))
     except InvalidSpec as error:
-        raise moved(error, lambda at: ("trial", *at) if at and at[0] in trial else at) from error
+        # What is missing belongs into the trial, too.
+        inside = {*trial, "command", "environment"}
+        raise moved(error, lambda at: ("trial", *at) if at and at[0] in inside else at) from error
     return job.notices
 
 
