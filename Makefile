@@ -420,6 +420,7 @@ check: setup
 
 # What a merge needs: formats, generated pages, and the sentences that users see. Read their diff.
 fix: format docs
+	rm -f tests/sentences.yml
 	TORCHYARD_WRITE_SENTENCES=1 $(PYTEST) -q -m "sentences and not postgres"
 
 format: setup

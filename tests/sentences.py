@@ -64,9 +64,10 @@ def _recorded() -> dict[str, dict[str, str]]:
 
 
 def write() -> None:
-    """Replace the table by the rows of this session."""
+    """Put the rows of this session into the table; `make fix` begins with an empty one."""
     if _IS_WRITING:
-        text = yaml.safe_dump(_rows, allow_unicode=True, width=10_000)
+        before = yaml.safe_load(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+        text = yaml.safe_dump({**(before or {}), **_rows}, allow_unicode=True, width=10_000)
         TABLE.write_text(text, encoding="utf-8")
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from torchyard.base.documents.checks import By, Choice, Holds, Key, Text, Texts, Truth, Whole, Word
-from torchyard.base.documents.models import Document, File, declared, refused, rule
+from torchyard.base.documents.models import Document, File, declared, entries, refused, rule
 from torchyard.base.documents.pages import table, walk
 from torchyard.base.errors import InvalidSpec
 
@@ -35,7 +35,7 @@ class Server(File):
         {},
         "by name",
         By(
-            lambda value, at: {name: Probe.read(each, (*at, name)) for name, each in value.items()},
+            lambda value, at: entries(value, at, Probe.read),
             of=Probe,
             is_named=True,
         ),
@@ -110,6 +110,19 @@ def test_what_is_no_mapping_is_told_at_its_place() -> None:
 def test_an_expression_that_nothing_resolves_is_a_fault_beside_others() -> None:
     document = {"name": "${{inputs.x}}", "is_public": 3}
     assert faults(document) == [(("name",), "invalid_spec"), (("is_public",), "invalid_spec")]
+
+
+def test_faults_of_faults_are_one_list_in_an_answer() -> None:
+    probe = {"period": 0, "timeout": 0}
+    with pytest.raises(InvalidSpec) as raised:
+        Server.read({"name": 1, "others": {"b": probe, "a": probe}, "kind": "huge"})
+    errors = raised.value.to_json()["error"]
+    assert [error["at"] for error in (errors, *errors["others"])] == [
+        ["name"],
+        *(["others", name, key] for name in "ba" for key in ("period", "timeout")),
+        ["kind"],
+    ]
+    assert all("others" not in error for error in errors["others"])
 
 
 def test_of_many_faults_the_first_are_told() -> None:

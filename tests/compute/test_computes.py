@@ -213,7 +213,7 @@ def test_the_size_stays_while_jobs_run(db: Database, clock: FakeClock) -> None:
         ({"tier": "spot"}, "`tier` is `spot`"),
         ({"type": "computeinstance"}, "`computeinstance` is not served"),
         ({"network_settings": {"vnet_name": "v"}}, "`network_settings` is not served"),
-        ({"ssh_public_access_enabled": True}, "`ssh_public_access_enabled: True` is not served"),
+        ({"ssh_public_access_enabled": True}, "`ssh_public_access_enabled: true` is not served"),
         ({"max_instance": 3}, "unknown key `max_instance`"),
         ({"tags": [1]}, "`tags` must be a mapping"),
     ],

@@ -77,9 +77,10 @@ class TorchyardError(Exception):
         return escaped(self.message)
 
     def add_others(self, others: Sequence[TorchyardError]) -> None:
-        """Keep what else is wrong, each once, for tracebacks, too."""
+        """Keep what else is wrong, each once, for tracebacks, too; those have no others then."""
         said, new = {(self.at, self.message)}, []
-        for each in others:
+        for each in [one for other in others for one in (other, *other.others)]:
+            each.others = ()
             if (each.at, each.message) not in said:
                 said.add((each.at, each.message))
                 new.append(each)

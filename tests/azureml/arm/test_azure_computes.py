@@ -118,7 +118,7 @@ BAD: tuple[tuple[dict[str, Any], int, str], ...] = (
     (cluster(vmSize=5), 400, "`size` must be text"),
     (cluster(subnet={"id": "x"}), 400, "`network_settings` is not served"),
     (cluster(userAccountCredentials={"adminUserName": "a"}), 400, "`ssh_settings`"),
-    (cluster(remoteLoginPortPublicAccess="Enabled"), 400, "`ssh_public_access_enabled`"),
+    (cluster(remoteLoginPortPublicAccess="Enabled"), 400, "`ssh_public_access_enabled: true`"),
     ({**cluster(), "properties": 3}, 400, "`properties`"),
     ({"computeType": "Kubernetes", "properties": {}}, 501, "Kubernetes"),
     ({"computeType": "VirtualMachine", "properties": {}}, 501, "attached virtual machines"),

@@ -20,7 +20,6 @@ Support = Literal["honoured", "satisfied", "refused"]
 
 TEXT: Mapping[str, Any] = {"type": "string"}
 """A value that is one text, as JSON Schema has it."""
-_EMPTY: tuple[Any, ...] = (None, "", {}, [])
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Holds(Check):
     def read(self, body: Mapping[str, Any], key: str, at: At, default: Any) -> Any:
         if body[key] != self.value:
             raise InvalidSpec(
-                f"`{key}: {body[key]}` is not served: {self.reason}",
+                f"`{key}: {fields.literal(body[key])}` is not served: {self.reason}",
                 "leave it out",
                 code="not_served",
                 at=(*at, key),
@@ -169,9 +168,9 @@ class Word(Check):
         value = body[key]
         if value == "":
             return str(default) if default is not None else None
-        plain = _plain(value) if isinstance(value, str) else None
+        written = plain(value) if isinstance(value, str) else None
         for word in (*self._words, *self._refused):
-            if plain == _plain(word):
+            if written == plain(word):
                 if word in self._refused:
                     message, hint = self._refused[word]
                     raise InvalidSpec(message, hint, code="not_served", at=(*at, key))
@@ -216,7 +215,7 @@ class Choice(Check):
             InvalidSpec: there is none.
         """
         for value in self.values:
-            if _plain(value) == _plain(written):
+            if plain(value) == plain(written):
                 return value
         guess = nearest(written, self.values)
         served = [value for value, each in self.values.items() if each.support != "refused"]
@@ -302,5 +301,6 @@ class By(Check):
         return forms[0] if forms else {}
 
 
-def _plain(word: str) -> str:
+def plain(word: str) -> str:
+    """The word as it is compared: without case, `_`, `-` and spaces."""
     return word.replace("_", "").replace("-", "").replace(" ", "").lower()

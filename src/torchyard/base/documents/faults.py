@@ -112,6 +112,7 @@ def _others(
         if not _is_consequence(fault_at, removed, rest):
             beside = [each for each in fault.others if not _is_consequence(each.at, removed, rest)]
             for each in (fault, *beside):
+                each.others = ()  # those that are no consequence are in `beside`
                 each.at = _as_written(each.at, renamed)
                 if all((each.at, each.message) != (other.at, other.message) for other in others):
                     others.append(each)

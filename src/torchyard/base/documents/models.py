@@ -42,16 +42,16 @@ Value = TypeVar("Value")
 _RULE = "_torchyard_rule_of"
 _DECLARED = "torchyard"
 _UNKNOWN = "extra_forbidden"
-# Where a value stands is known only to who reads the whole document.
+# Stands for the place of a value while its mapping is read: only `Document.read` knows it.
 _SOMEWHERE: At = ("", "", "")
-# Faults of one document that are told.
+# How many faults of a document are reported.
 _MOST = 20
 _is_lenient: ContextVar[bool] = ContextVar("_is_lenient", default=False)
 
 
 @contextmanager
 def lenient() -> Iterator[None]:
-    """Documents that are stored are read so: a key that an earlier version took is no fault."""
+    """Ignore unknown keys meanwhile: stored documents may have some from earlier versions."""
     token = _is_lenient.set(True)
     try:
         yield
@@ -107,7 +107,7 @@ class Document(BaseModel):
     subject: ClassVar[str] = "the document"
     """What it is called where it stands by itself."""
     example: ClassVar[str] = ""
-    """A value of it in YAML, for who writes no mapping."""
+    """A value of it in YAML, for the hint where something else than a mapping was written."""
 
     @model_validator(mode="before")
     @classmethod
@@ -131,7 +131,7 @@ class Document(BaseModel):
         try:
             return check.read({name: value}, name, _SOMEWHERE, field.default)
         except InvalidSpec as error:
-            # Its words may say the place, which only who reads the whole document knows.
+            # `_fault` asks the check again with the place, which the message may name.
             raise PydanticCustomError("check", "wrong", {"check": check}) from error
 
     @classmethod
@@ -161,7 +161,7 @@ class Document(BaseModel):
                 model = cls.model_validate(_without(body, broken))
             except ValidationError:
                 raise joined(faults, body, at) from None
-        # What is missing beside an unknown key may be what was meant by it.
+        # The unknown key may be a misspelling of the one that is missing.
         faults += (
             fault
             for place, fault in _broken_rules(model, (), at, broken)
@@ -248,7 +248,7 @@ class File(Document):
     """Where expressions are resolved, as `expressions.refuse` has it."""
 
     literal: ClassVar[Sequence[str]] = ()
-    """Keys whose values are no expressions, whatever they hold, such as passwords."""
+    """Keys whose values are taken literally, such as passwords."""
 
     @classmethod
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:

@@ -127,7 +127,7 @@ def refuse_unknown_texts(texts: Mapping[str, str], key: str) -> None:
         key: `tags` or `properties`.
 
     Raises:
-        InvalidSpec: one below `torchyard.` is no key of `torchyard:`.
+        InvalidSpec: a name below `torchyard.` that is not a key of `torchyard:`.
     """
     for name in texts:
         if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in keys(OwnSettings):

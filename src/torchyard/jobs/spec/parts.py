@@ -1,7 +1,7 @@
 """What the parts of a job file have in common.
 
-Owns: what is said of an unknown key: the nearest, where a key of that name belongs, what others
-call it; names.
+Owns: the hint for an unknown key: the nearest one, the part that a key of that name belongs to, or
+what another system's key is called here; the grammar of names.
 Leaves: the keys to the model of each part.
 Always: an error says where by `at`, and gives the nearest right word when there is one.
 """
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torchyard.base.documents import models, pages
-from torchyard.base.documents.checks import At, By, Refused
+from torchyard.base.documents.checks import At, By, Refused, plain
 from torchyard.base.documents.models import Document
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import described, text
@@ -35,11 +35,12 @@ _OTHER_NAMES = {
 
 
 class JobPart(Document):
-    """A mapping of a job file. `path` is where it stands, with `*` for a name that people give."""
+    """A mapping of a job file."""
 
     path_in_file: ClassVar[str] = ""
+    """Dots between keys, `*` for a name that people give."""
     whole_file: ClassVar[type[Document]] = Document
-    """That of all parts."""
+    """The model of the job file; job_spec.py, which declares it, sets this."""
 
     @classmethod
     def unknown_key(cls, key: str, at: At, body: Mapping[str, Any]) -> InvalidSpec:
@@ -63,7 +64,7 @@ class JobPart(Document):
             return _OTHER_NAMES[path, key], ""
         if isinstance(inputs, Mapping) and key in inputs:
             return f"did you mean `inputs.{key}`?", ""
-        if guess and _plain(guess) in (_plain(key), f"{_plain(key)}s"):
+        if guess and plain(guess) in (plain(key), f"{plain(key)}s"):
             return f"did you mean `{guess}`?", guess
         if path and key in models.keys(cls.whole_file):
             return f"`{key}` belongs at the top of the job file, not under `{at[0]}`", ""
@@ -94,7 +95,7 @@ def mapping(value: Any, at: At, subject: str, example: str = "{KEY: value}") -> 
     """The value; empty where it says nothing.
 
     Raises:
-        InvalidSpec: it is something else than a mapping.
+        InvalidSpec: it is not a mapping.
     """
     if value and not isinstance(value, Mapping):
         raise InvalidSpec(
@@ -130,7 +131,3 @@ def experiment_name(body: Mapping[Any, Any]) -> str:
             at=("experiment_name",),
         )
     return value
-
-
-def _plain(word: str) -> str:
-    return word.replace("_", "").replace("-", "").replace(" ", "").lower()

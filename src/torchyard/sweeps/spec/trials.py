@@ -97,10 +97,8 @@ def check(
         job = job_spec.read(document(trial, space, inputs, frame, example(space)))
     except InvalidSpec as error:
         # What is missing belongs into the trial, too.
-        outside = frame.keys() - trial.keys()
-        raise moved(
-            error, lambda at: at if not at or at[0] in outside else ("trial", *at)
-        ) from error
+        inside = {*trial, "command", "environment"}
+        raise moved(error, lambda at: ("trial", *at) if at and at[0] in inside else at) from error
     return job.notices
 
 
