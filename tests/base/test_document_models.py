@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import pytest
 
 from torchyard.base.documents.checks import By, Choice, Holds, Key, Text, Texts, Truth, Whole, Word
-from torchyard.base.documents.models import Document, File, declared, entries, refused, rule
+from torchyard.base.documents.faults import entries
+from torchyard.base.documents.models import Document, File, declared, refused, rule
 from torchyard.base.documents.pages import table, walk
 from torchyard.base.errors import InvalidSpec
 

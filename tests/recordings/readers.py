@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from torchyard.base.documents import faults
 from torchyard.base.errors import TorchyardError
 from torchyard.batch_endpoints.spec import deployment_spec as batch_deployments
 from torchyard.batch_endpoints.spec import endpoint_spec as batch_endpoints
@@ -52,17 +51,8 @@ def _workspace(document: Any) -> object:
 
 
 def _connection(document: Any) -> object:
-    of_either: Any = connections
-    if hasattr(of_either, "read"):
-        file = of_either.read(document)
-        return file.target, file.authType, file.secrets(), file.metadata
-    auth_type = of_either.auth_type_in(document)
-    return (
-        of_either.target_in(document, of_either.category_in(document)),
-        auth_type,
-        of_either.credentials_in(document, auth_type),
-        of_either.properties_in(document),
-    )
+    file = connections.read(document)
+    return file.target, file.authType, file.secrets(), file.metadata
 
 
 READERS: Mapping[str, Callable[[Any], object]] = {
@@ -85,25 +75,12 @@ READERS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
-# Whose callers ask for all faults at once.
-_COLLECTED = (
-    *(() if hasattr(computes, "ComputeFile") else ("compute",)),
-    "datastore",
-    "workspace",
-    "connection",
-)
-
-
 def outcome(kind: str, document: Any) -> dict[str, Any]:
     """`{"value": …}`, `{"faults": [[code, at, message, hint], …]}` in the order of places, or
     `{"raised": …}` for what no user should see.
     """
     try:
-        read = READERS[kind]
-        if kind in _COLLECTED:
-            value = faults.collected(read, copy.deepcopy(document))
-        else:
-            value = read(copy.deepcopy(document))
+        value = READERS[kind](copy.deepcopy(document))
     except TorchyardError as error:
         found = [
             [each.code, [str(step) for step in each.at], each.message, each.hint]

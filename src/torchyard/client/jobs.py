@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 from torchyard.base import clock
-from torchyard.base.documents import faults
-from torchyard.base.errors import InvalidInput, NotFound
+from torchyard.base.documents.checks import At
+from torchyard.base.documents.faults import joined, without
+from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
 from torchyard.client.job import Job, JobStatus, JobSummary, job_from_json, summary_from_json
@@ -520,23 +521,35 @@ class Jobs(JobReader):
         """
         from torchyard.client.snapshots import job_files
 
-        def find(body: Mapping[str, Any]) -> JobFiles:
-            return job_files.find(body, folder, self._snapshots.limits)
-
-        def find_and_check(body: Mapping[str, Any]) -> None:
-            files = find(body)
+        errors: list[TorchyardError] = []
+        missing: list[At] = []
+        while True:
+            try:
+                files = job_files.find(without(document, missing), folder, self._snapshots.limits)
+                break
+            except InvalidInput as error:
+                errors.append(error)
+                if not error.at or error.at in missing:
+                    raise joined(errors, document, ()) from None
+                missing.append(error.at)
+        if not errors:
+            return files
+        try:
             with files.locating():
                 self._check(files.document)
-
-        try:
-            return find(document)
-        except InvalidInput:
-            faults.collected(find_and_check, document)
-            raise
+        except InvalidInput as error:
+            told = (error, *error.others)
+            errors += [each for each in told if not _is_beside(each.at, missing)]
+        raise joined(errors, document, ())
 
     def _check(self, document: Mapping[str, Any]) -> Strings:
         response = self._transport.post(f"{self._path}/validate", document)
         return [str(notice) for notice in response.get("notices") or []]
+
+
+def _is_beside(at: At, places: Sequence[At]) -> bool:
+    """Whether something is at one of the places, in it or around it."""
+    return any(at[: len(place)] == place[: len(at)] for place in places)
 
 
 def default_experiment(folder: Path) -> str:

@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 
 from torchyard.base.documents import expressions
 from torchyard.base.documents.checks import At, By, Key, Texts
-from torchyard.base.documents.models import Document, declared, entries, keys, rule
+from torchyard.base.documents.faults import entries
+from torchyard.base.documents.models import Document, declared, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
 from torchyard.data.documents import AssetFile
 from torchyard.data.types import ONNX_TYPE

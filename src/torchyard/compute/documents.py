@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 from torchyard.base import fields
 from torchyard.base.documents.checks import At, By, Holds, Text, Texts, Whole, Word
-from torchyard.base.documents.models import File, declared, refused, rule, together
+from torchyard.base.documents.faults import together
+from torchyard.base.documents.models import File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.compute import engine_settings, sizes
 from torchyard.compute.sizes import Size

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from torchyard.base.documents.checks import TEXT, At, By
-from torchyard.base.documents.models import joined, keys
+from torchyard.base.documents.faults import joined
+from torchyard.base.documents.models import keys
 from torchyard.base.errors import InvalidSpec, did_you_mean, moved, nearest
 from torchyard.base.fields import described, texts, unknown_key
 from torchyard.compute.types import LOCAL

@@ -15,15 +15,8 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from torchyard.base.documents.checks import At, By, Holds, Key, Text, Texts, Whole, Word
-from torchyard.base.documents.models import (
-    Document,
-    File,
-    declared,
-    entries,
-    lenient,
-    refused,
-    rule,
-)
+from torchyard.base.documents.faults import entries
+from torchyard.base.documents.models import Document, File, declared, lenient, refused, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.instances import cron
 from torchyard.instances.types import TYPE, InstanceSpec, Schedule, Trigger

@@ -218,7 +218,7 @@ def test_an_expression_is_resolved_refused_with_its_place_or_shown(
         return
     with pytest.raises(InvalidSpec) as caught:
         read(changed)
-    if steps[0] == "torchyard" and kind == "job":
+    if steps[0] == "torchyard" and steps[1:] and kind in ("job", "sweep"):
         steps = ("properties", f"torchyard.{steps[1]}")
     assert caught.value.at[: len(steps)] == steps[: len(caught.value.at)] != ()
     assert caught.value.hint

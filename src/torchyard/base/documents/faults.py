@@ -1,217 +1,158 @@
-"""Every fault of a document at once, found by a reader that stops at the first.
+"""The faults of a document: several at once, in its order, and the document without them.
 
-Owns: reading on without what is wrong, and telling a fault from the consequence of another.
-Leaves: what is wrong to the reader.
-Always: a document without a fault is read once; the first fault is the reader's own, and what comes
-of leaving it out is not reported.
+Leaves: what is wrong to those who read it.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
+from torchyard.base.documents.checks import At
+from torchyard.base.errors import InvalidSpec, TorchyardError
 
-Document = TypeVar("Document")
 Value = TypeVar("Value")
-At = tuple[str | int, ...]
 
-_MOST = 20
-# What stands for a value that others name, or that must be there.
-_NEUTRAL = {
-    "command": "true",
-    "environment": "python",
-    "name": "name",
-    "path": "path",
-    "sampling_algorithm": "random",
-    "objective": {"goal": "minimize", "primary_metric": "metric"},
-}
-_NEUTRAL_ENTRIES: Mapping[str, Any] = {
-    "inputs": "0",
-    "outputs": {},
-    "environment_variables": "",
-    "search_space": {"type": "choice", "values": [1]},
-}
-# Where the absence of a key at the top may show.
-_CONSEQUENCES = {
-    "compute": ("resources", "distribution", "properties", "torchyard"),
-    "environment": ("properties", "torchyard", "distribution"),
-    "inputs": ("command", "environment_variables"),
-    "outputs": ("command", "environment_variables"),
-}
-# Where a cluster names its engine: its settings depend on it.
-_ENGINES = (("engine",), ("torchyard", "engine"), ("tags", "torchyard.engine"))
-# A fault that leaves nothing of the rest to be judged.
-_DECISIVE = ("type", "jobs", "task", "trial", "search_space")
-_is_inside: ContextVar[bool] = ContextVar("_is_inside", default=False)
+MOST = 20
+"""How many faults of a document are reported."""
 
 
-def all_at_once(read: Callable[[Document], Value]) -> Callable[[Document], Value]:
-    """Make the error of `read` carry the document's further faults as `others`."""
+def together(*checks: Callable[[], Any], body: Any = None) -> list[Any]:
+    """What each of them returns.
 
-    @functools.wraps(read)
-    def reading(document: Document) -> Value:
-        return collected(read, document)
+    Args:
+        body: the document, for the order of faults; else they are in that of the checks.
 
-    return reading
-
-
-def collected(read: Callable[[Document], Value], document: Document) -> Value:
-    """What `read` returns; its error carries the document's further faults as `others`."""
-    if _is_inside.get():
-        return read(document)
-    token = _is_inside.set(True)
-    try:
-        return read(document)
-    except (InvalidInput, NotFound) as error:
-        if isinstance(document, Mapping):
-            error.add_others([*error.others, *_others(read, document, error)])
-        raise
-    finally:
-        _is_inside.reset(token)
-
-
-def _others(
-    read: Callable[[Any], object], document: Mapping[Any, Any], first: TorchyardError
-) -> list[TorchyardError]:
-    others: list[TorchyardError] = []
-    removed: list[At] = []
-    renamed: list[tuple[At, str]] = []
-    fault: TorchyardError = first
-    fault_at = first.at
-    rest: Any = document
-    for _ in range(_MOST):
-        is_needed = len(fault_at) == 1 and fault_at[0] in _NEUTRAL
-        at = fault_at if is_needed else _place_of(rest, fault_at)
-        if not at or (fault.code == "not_served" and len(at) == 1 and at[0] in _DECISIVE):
-            break
-        if fault.others and at and isinstance(at[-1], int):
-            at = at[:-1]  # whose reader went through the whole list
-        if at in removed:
-            at = at[:-1]
-            if not at:
-                break
-        if _has_another_name(fault, rest, at):
-            rest = _with_key(rest, at, fault.meant_key)
-            renamed.append((at, fault.meant_key))
-        else:
-            rest = _without(rest, at)
-            removed.append(at)
-            if len(at) == 1 and fault.meant_key in _NEUTRAL:
-                rest = {fault.meant_key: _NEUTRAL[fault.meant_key], **rest}
+    Raises:
+        InvalidSpec: the first fault that one raised; it carries those of the others.
+    """
+    values, faults = [], []
+    for check in checks:
         try:
-            read(rest)
-            break
-        except (InvalidInput, NotFound) as error:
-            fault, fault_at = error, error.at
-        except TorchyardError:
-            break
-        if not _is_consequence(fault_at, removed, rest):
-            beside = [each for each in fault.others if not _is_consequence(each.at, removed, rest)]
-            for each in (fault, *beside):
-                each.others = ()  # those that are no consequence are in `beside`
-                each.at = _as_written(each.at, renamed)
-                if all((each.at, each.message) != (other.at, other.message) for other in others):
-                    others.append(each)
-        elif not fault_at:
-            break
-    return others
+            values.append(check())
+        except InvalidSpec as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults, body, ())
+    return values
 
 
-def _place_of(document: Any, at: At) -> At:
-    """The value to leave out: what stands at `at`, or the nearest around it that is there."""
-    if len(at) == 2 and at[0] == "properties" and isinstance(document.get("torchyard"), Mapping):
-        written = ("torchyard", *str(at[1]).removeprefix("torchyard.").split("."))
-        if _reaches(document, written[:2]):
-            at = written
-    while at and not _reaches(document, at):
-        at = at[:-1]
-    # Of another type the keys beside it would mean something else.
-    return at[:-1] if len(at) > 1 and at[-1] == "type" else at
+def within(at: At, function: Callable[[str], Value], name: str) -> Value:
+    """What the function returns of `name`; its errors are at places below `at`."""
+    try:
+        return function(name)
+    except InvalidSpec as error:
+        for each in (error, *error.others):
+            each.at = (*at, *each.at)
+        raise
 
 
-def _reaches(value: Any, at: At) -> bool:
-    for step in at:
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
-            value = value[step]
-        else:
+def entries(
+    bodies: Mapping[Any, Any], at: At, read: Callable[[Any, At], Value]
+) -> dict[Any, Value]:
+    """Each entry of a mapping of names, or of positions, read.
+
+    Raises:
+        InvalidSpec: the faults of all of them.
+    """
+    values: dict[Any, Value] = {}
+    faults: list[InvalidSpec] = []
+    for name, body in bodies.items():
+        try:
+            values[name] = read(body, (*at, name))
+        except InvalidSpec as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults, bodies, at)
+    return values
+
+
+def shown_key(key: Any) -> str:
+    """A key as text: those of files may be numbers, those of JSON half a character."""
+    return str(key).encode("utf-8", "backslashreplace").decode()
+
+
+def without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
+    """A copy without what stands at these places."""
+    if not isinstance(body, Mapping):
+        return body
+    below: dict[str | int, list[Sequence[str | int]]] = {}
+    for place in places:
+        if not place:
+            return {}
+        below.setdefault(place[0], []).append(place[1:])
+    return {
+        key: without(value, below[shown_key(key)]) if shown_key(key) in below else value
+        for key, value in body.items()
+        if not any(not rest for rest in below.get(shown_key(key), ()))
+    }
+
+
+def joined(faults: Iterable[TorchyardError], body: Any, at: At) -> TorchyardError:
+    """One error that carries all of them, in the order of the document, up to a limit."""
+    every = [each for fault in faults for each in (fault, *fault.others)]
+    positions = Positions(body)
+    first, *rest = sorted(every, key=lambda fault: positions(fault.at[len(at) :]))[:MOST]
+    first.add_others(rest)
+    return first
+
+
+class Renamed:
+    """A document with right names in place of those that were misspelt."""
+
+    def __init__(self, body: Any) -> None:
+        self.body = body
+        self._renamed: list[tuple[At, str]] = []
+
+    def rename(self, place: At, name: str) -> bool:
+        """False if the mapping there has that name, too."""
+        around = self.body
+        for step in place[:-1]:
+            around = around[step]
+        if name in around:
             return False
-    return True
+        self.body = _with_name(self.body, place, name)
+        self._renamed.append((place, name))
+        return True
+
+    def restore(self, fault: TorchyardError, at: At) -> None:
+        """Let the fault be at its place in the document as it was written, which is at `at`."""
+        for each in (fault, *fault.others):
+            inner = each.at[len(at) :]
+            for place, name in reversed(self._renamed):
+                if inner[: len(place)] == (*place[:-1], name):
+                    inner = (*place, *inner[len(place) :])
+            each.at = (*at, *inner)
 
 
-def _has_another_name(fault: TorchyardError, document: Any, at: At) -> bool:
-    """Whether to read on below an unknown key by the name that was meant."""
-    around = _at(document, at[:-1])
-    if not fault.meant_key or fault.meant_key in around:
-        return False
-    return len(at) > 1 or isinstance(around[at[0]], Mapping)
-
-
-def _at(value: Any, at: At) -> Any:
-    for step in at:
-        value = value[step]
-    return value
-
-
-def _with_key(value: Any, at: At, key: str) -> Any:
-    """A copy in which the last key of `at` is called `key`."""
-    if len(at) == 1:
-        return {key if each == at[0] else each: inner for each, inner in value.items()}
-    copy: Any = list(value) if isinstance(value, list) else dict(value)
-    copy[at[0]] = _with_key(value[at[0]], at[1:], key)
-    return copy
-
-
-def _as_written(at: At, renamed: list[tuple[At, str]]) -> At:
-    """The place in the document for one in a copy whose keys were renamed."""
-    for written, key in reversed(renamed):
-        if at[: len(written)] == (*written[:-1], key):
-            at = (*written, *at[len(written) :])
-    return at
-
-
-def _without(value: Any, at: At, around: At = ()) -> Any:
-    """A copy without what stands at `at`, or with what may stand there in its place."""
-    step, rest = at[0], at[1:]
-    if isinstance(value, list):
-        position = int(step)
-        inner = [_without(value[position], rest, (*around, step))] if rest else []
-        if around[-1:] == ("dependencies",):
-            inner = inner or ["pip"]  # what stands behind it keeps its place
-        return [*value[:position], *inner, *value[position + 1 :]]
-    copy = dict(value)
+def _with_name(body: Mapping[Any, Any], place: At, name: str) -> dict[Any, Any]:
+    step, *rest = place
     if rest:
-        copy[step] = _without(value[step], rest, (*around, step))
-    elif len(around) == 1 and around[0] in _NEUTRAL_ENTRIES:
-        copy[step] = _NEUTRAL_ENTRIES[str(around[0])]
-    elif step in _NEUTRAL and around in ((), ("trial",)):
-        copy[step] = _NEUTRAL[str(step)]
-    else:
-        del copy[step]
-    return copy
+        return {**body, step: _with_name(body[step], tuple(rest), name)}
+    return {name if shown_key(key) == step else key: value for key, value in body.items()}
 
 
-def _is_consequence(at: At, removed: list[At], rest: Any) -> bool:
-    """Whether a fault may come of what was left out, at the same value or where it is used."""
-    if not at:
-        return any(len(each) == 1 for each in removed)
-    is_absent = not _reaches(rest, at)
-    for each in removed:
-        if is_absent and each[:-1] == at[:-1]:
-            # Its name was misspelt, or is that of an older schema.
-            return True
-        shared = min(len(at), len(each))
-        if at[:shared] == each[:shared]:
-            return True
-        if len(each) == 1 and at[0] in _CONSEQUENCES.get(str(each[0]), ()):
-            return True
-        if each[0] == "trial" and at[0] == "search_space":
-            return True
-        if each in _ENGINES and (at[0] == "torchyard" or str(at[-1]).startswith("torchyard.")):
-            return True
-    return False
+class Positions:
+    """Sorts places of a document as its reader meets them."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self._orders: dict[int, dict[str, int]] = {}
+
+    def __call__(self, place: Sequence[str | int]) -> tuple[int, ...]:
+        position: list[int] = []
+        body = self._body
+        for step in place:
+            order = self._order(body)
+            if str(step) not in order:
+                break
+            position.append(order[str(step)])
+            body = body.get(step)
+        return tuple(position)
+
+    def _order(self, body: Any) -> dict[str, int]:
+        if not isinstance(body, Mapping):
+            return {}
+        if id(body) not in self._orders:
+            self._orders[id(body)] = {str(key): number for number, key in enumerate(body)}
+        return self._orders[id(body)]

@@ -12,7 +12,7 @@ declares is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import isfunction
@@ -34,7 +34,8 @@ from typing_extensions import Self
 from torchyard.base import fields
 from torchyard.base.documents import expressions
 from torchyard.base.documents.checks import At, By, Check, Holds, Key, Refused, Support
-from torchyard.base.errors import InvalidSpec, TorchyardError
+from torchyard.base.documents.faults import MOST, Positions, Renamed, joined, shown_key, without
+from torchyard.base.errors import InvalidSpec
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Value = TypeVar("Value")
@@ -44,8 +45,6 @@ _DECLARED = "torchyard"
 _UNKNOWN = "extra_forbidden"
 # Stands for the place of a value while its mapping is read: only `Document.read` knows it.
 _SOMEWHERE: At = ("", "", "")
-# How many faults of a document are reported.
-_MOST = 20
 _is_lenient: ContextVar[bool] = ContextVar("_is_lenient", default=False)
 
 
@@ -115,8 +114,7 @@ class Document(BaseModel):
         if not isinstance(body, Mapping):
             raise PydanticCustomError("mapping", "wrong", {})
         known = keys(cls)
-        # Keys of files may be numbers, those of JSON half a character.
-        named = ((_name(key), value) for key, value in body.items())
+        named = ((shown_key(key), value) for key, value in body.items())
         if _is_lenient.get():
             return {name: value for name, value in named if value is not None and name in known}
         return {name: value for name, value in named if value is not None or name not in known}
@@ -143,32 +141,35 @@ class Document(BaseModel):
         Raises:
             InvalidSpec: the first fault in the order of the document; it carries the others.
         """
+        model: Self | None = None
         faults: list[InvalidSpec] = []
-        broken: list[At] = []
-        unknown: set[At] = set()
-        positions = _Positions(body)
-        try:
-            model = cls.model_validate(body)
-        except ValidationError as error:
-            errors = error.errors()
-            broken = [each["loc"] for each in errors]
-            errors.sort(key=lambda each: positions(each["loc"]))
-            unknown = {(*at, *each["loc"][:-1]) for each in errors if each["type"] == _UNKNOWN}
-            faults += [cls._fault(body, each, at) for each in errors[:_MOST]]
-            if broken == [()]:
-                raise faults[0] from None
+        broken: set[At] = set()
+        named = Renamed(body)
+        while model is None:
+            rest = without(named.body, broken)
             try:
-                model = cls.model_validate(_without(body, broken))
-            except ValidationError:
-                raise joined(faults, body, at) from None
-        # The unknown key may be a misspelling of the one that is missing.
-        faults += (
+                model = cls.model_validate(rest)
+            except ValidationError as error:
+                errors = [each for each in error.errors() if each["loc"] not in broken]
+                if not errors:
+                    break  # a key that is missing stays so
+                if not errors[0]["loc"]:
+                    raise cls._fault(rest, errors[0], at) from None
+                found, left_out = cls._faults(rest, errors, at, named)
+                faults += found
+                broken |= left_out
+        # An unknown key may be a misspelling of the one that is missing.
+        unknown = {fault.at[:-1] for fault in faults if fault.is_of_key}
+        faults += [
             fault
-            for place, fault in _broken_rules(model, (), at, broken)
-            if place not in unknown or _reaches(body, fault.at[len(at) :])
-        )
-        faults = _one_at_each_place(faults, cls._further_faults(body, at))
-        if faults:
+            for place, fault in (_broken_rules(model, (), at, broken) if model else ())
+            if place not in unknown or _reaches(named.body, fault.at[len(at) :])
+        ]
+        further = cls._further_faults(named.body, at) if model else []
+        for fault in (*faults, *further):
+            named.restore(fault, at)
+        faults = _one_at_each_place(faults, further)
+        if faults or model is None:
             raise joined(faults, body, at)
         return model
 
@@ -215,6 +216,28 @@ class Document(BaseModel):
         )
 
     @classmethod
+    def _faults(
+        cls, body: Any, errors: list[Any], at: At, named: Renamed
+    ) -> tuple[list[InvalidSpec], set[At]]:
+        """What is wrong with the shape, and which places to read on without; a misspelt key gets
+        its right name in `named` instead.
+        """
+        positions = Positions(body)
+        errors.sort(key=lambda each: positions(each["loc"]))
+        renamed: set[At] = set()
+        faults: dict[At, InvalidSpec] = {}
+        for each in errors[:MOST]:
+            place = each["loc"]
+            fault = faults[place] = cls._fault(body, each, at)
+            is_misspelt = each["type"] == _UNKNOWN and fault.meant_key
+            if is_misspelt and named.rename(place, fault.meant_key):
+                renamed |= {place, (*place[:-1], fault.meant_key)}
+        written = [
+            fault for place, fault in faults.items() if fault.is_of_key or place not in renamed
+        ]
+        return written, {each["loc"] for each in errors} - renamed
+
+    @classmethod
     def _fault(cls, body: Any, error: Any, at: At) -> InvalidSpec:
         place, kind = error["loc"], error["type"]
         around, model = _around(cls, body, place)
@@ -254,56 +277,6 @@ class File(Document):
     def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
         others = {key: value for key, value in body.items() if key not in cls.literal}
         return list(expressions.unresolved(others, cls.resolved, at))
-
-
-def together(*checks: Callable[[], Any], body: Any = None) -> list[Any]:
-    """What each of them returns.
-
-    Args:
-        body: the document, for the order of faults; else they are in that of the checks.
-
-    Raises:
-        InvalidSpec: the first fault that one raised; it carries those of the others.
-    """
-    values, faults = [], []
-    for check in checks:
-        try:
-            values.append(check())
-        except InvalidSpec as error:
-            faults.append(error)
-    if faults:
-        raise joined(faults, body, ())
-    return values
-
-
-def within(at: At, function: Callable[[str], Value], name: str) -> Value:
-    """What the function returns of `name`; its errors are at places below `at`."""
-    try:
-        return function(name)
-    except InvalidSpec as error:
-        for each in (error, *error.others):
-            each.at = (*at, *each.at)
-        raise
-
-
-def entries(
-    bodies: Mapping[Any, Any], at: At, read: Callable[[Any, At], Value]
-) -> dict[Any, Value]:
-    """Each entry of a mapping of names, or of positions, read.
-
-    Raises:
-        InvalidSpec: the faults of all of them.
-    """
-    values: dict[Any, Value] = {}
-    faults: list[InvalidSpec] = []
-    for name, body in bodies.items():
-        try:
-            values[name] = read(body, (*at, name))
-        except InvalidSpec as error:
-            faults.append(error)
-    if faults:
-        raise joined(faults, bodies, at)
-    return values
 
 
 def keys(model: type[Document]) -> dict[str, Key]:
@@ -361,10 +334,6 @@ def _called(at: At) -> str:
     return str(at[-1]) if at else ""
 
 
-def _name(key: Any) -> str:
-    return str(key).encode("utf-8", "backslashreplace").decode()
-
-
 def _reaches(body: Any, place: Sequence[str | int]) -> bool:
     """Whether there is something at this place, which is not the document as a whole."""
     for step in place:
@@ -380,30 +349,18 @@ def _one_at_each_place(
     """Of a value that is wrong and holds an expression, the expression is the fault; but a key that
     is not there, or not served, is refused whatever it holds.
     """
-    refused = [fault.at for fault in faults if fault.code == "not_served" or fault.is_of_key]
+    unknown = {fault.at for fault in faults if fault.is_of_key}
+    refused = {fault.at for fault in faults if fault.code == "not_served"} | unknown
     others = [fault for fault in further if not any(fault.at[: len(at)] == at for at in refused)]
     places = {fault.at for fault in others}
-    return [*(fault for fault in faults if fault.at not in places), *others]
-
-
-def _without(body: Any, places: Iterable[Sequence[str | int]]) -> Any:
-    """A copy without what stands at these places."""
-    if not isinstance(body, Mapping):
-        return body
-    below: dict[str | int, list[Sequence[str | int]]] = {}
-    for place in places:
-        if not place:
-            return {}
-        below.setdefault(place[0], []).append(place[1:])
-    return {
-        key: _without(value, below[_name(key)]) if _name(key) in below else value
-        for key, value in body.items()
-        if not any(not rest for rest in below.get(_name(key), ()))
-    }
+    return [
+        *(each for each in faults if each.is_of_key or each.at not in {*places, *unknown}),
+        *others,
+    ]
 
 
 def _broken_rules(
-    model: Document, place: At, at: At, broken: Sequence[Sequence[str | int]]
+    model: Document, place: At, at: At, broken: Collection[At]
 ) -> Iterator[tuple[At, InvalidSpec]]:
     """Where the model stands whose rule it is, and what is wrong."""
 
@@ -429,38 +386,3 @@ def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
     for each in reversed(model.__mro__):
         methods = filter(isfunction, tuple(vars(each).values()))
         yield from (method for method in methods if hasattr(method, _RULE))
-
-
-def joined(faults: Iterable[TorchyardError], body: Any, at: At) -> TorchyardError:
-    """One error that carries all of them, in the order of the document, up to a limit."""
-    every = [each for fault in faults for each in (fault, *fault.others)]
-    positions = _Positions(body)
-    first, *rest = sorted(every, key=lambda fault: positions(fault.at[len(at) :]))[:_MOST]
-    first.add_others(rest)
-    return first
-
-
-class _Positions:
-    """Sorts places of a document as its reader meets them."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-        self._orders: dict[int, dict[str, int]] = {}
-
-    def __call__(self, place: Sequence[str | int]) -> tuple[int, ...]:
-        position: list[int] = []
-        body = self._body
-        for step in place:
-            order = self._order(body)
-            if str(step) not in order:
-                break
-            position.append(order[str(step)])
-            body = body.get(step)
-        return tuple(position)
-
-    def _order(self, body: Any) -> dict[str, int]:
-        if not isinstance(body, Mapping):
-            return {}
-        if id(body) not in self._orders:
-            self._orders[id(body)] = {str(key): number for number, key in enumerate(body)}
-        return self._orders[id(body)]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.base.documents.checks import TEXT, At, By, Share, Truth, Word
-from torchyard.base.documents.models import Document, declared, entries, refused
+from torchyard.base.documents.faults import entries
+from torchyard.base.documents.models import Document, declared, refused
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.base.fields import described
 from torchyard.base.refs import NAME_PATTERN, parse

@@ -18,11 +18,14 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from torchyard.base.documents import faults, secret_variables
+from torchyard.base.documents import secret_variables
+from torchyard.base.documents.checks import At
+from torchyard.base.documents.faults import entries, together
 from torchyard.base.errors import Conflict, DatabaseUnreachable, InvalidSpec, TorchyardError, moved
 from torchyard.compute import actions as computes
 from torchyard.compute.types import Compute
 from torchyard.data import actions as data
+from torchyard.data.types import Pinned
 from torchyard.environments import assets as environments
 from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
@@ -44,7 +47,7 @@ from torchyard.jobs.spec import (
     own_properties,
     rehearsal,
 )
-from torchyard.jobs.spec.inputs import LITERAL
+from torchyard.jobs.spec.inputs import LITERAL, Input, Output
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.shared import open_mpi
 from torchyard.workspaces import actions as workspaces
@@ -79,48 +82,93 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
     Raises:
         InvalidSpec: what is wrong, and where; what else is, as its `others`.
     """
-    return faults.collected(lambda job: _checked(services, workspace, job, uploaded), document)
+    wrong: frozenset[str] = frozenset()
+    fault: InvalidSpec | None = None
+    try:
+        job = job_spec.read(document)
+    except InvalidSpec as error:
+        job, wrong = job_spec.read_rest(document, error)
+        fault = error
+    record = workspaces.get(services.db, workspace)
+    rehearsed = rehearsal.is_asked(job.properties, record)
+
+    def told() -> None:
+        if fault:
+            raise fault
+
+    def of(act: Callable[[], Any], *keys: str) -> Callable[[], Any]:
+        """What is only looked at where these keys are right."""
+        return (lambda: None) if wrong.intersection(keys) else act
+
+    *_, environment, placed, recipients, pins, of_outputs = together(
+        told,
+        of(lambda: _limits_hold(job, record), "properties", "resources"),
+        of(lambda: _code_exists(services, workspace, job, uploaded), "code"),
+        of(lambda: _parent_exists(services, workspace, job), "parent_job_name", "name"),
+        of(lambda: _environment(services.environments, workspace, job), "environment"),
+        of(
+            lambda: _placed(services, record, job, rehearsed),
+            *("compute", "distribution", "properties", "resources"),
+        ),
+        of(lambda: checks.check(job.recipients, services.messages), "properties"),
+        of(lambda: _pins(services, workspace, job, uploaded), "inputs"),
+        of(lambda: _output_notices(services, workspace, job), "outputs"),
+        body=document,
+    )
+    job, fitting = placed
+    notices = (
+        *rehearsal.notices(job.properties, record),
+        *job.notices,
+        *environment.notices,
+        *limit_properties.notices(job.properties, record),
+        *interception.notices(job.properties, environment),
+        *fitting,
+        *_mpi_notices(job, environment),
+        *recipients,
+        *(f"input `{name}`: {notice}" for name, pin in pins.items() for notice in pin.notices),
+        *of_outputs,
+    )
+    paths = {name: pin.path for name, pin in pins.items()}
+    properties = limit_properties.recorded(job.properties, record)
+    return Checked(job, environment, paths, notices, rehearsed, properties)
 
 
-def _checked(services: Services, workspace: str, document: Any, uploaded: bool) -> Checked:
-    job = job_spec.read(document)
-    workspace_record = workspaces.get(services.db, workspace)
-    rehearsed = rehearsal.is_asked(job.properties, workspace_record)
-    limit_properties.check(job.properties, workspace_record, job.most_nodes, job.distribution)
-    job, chosen = _with_compute(services, workspace_record, job, rehearsed)
-    fitting = [*chosen, *_fits(services, workspace, job, rehearsed)]
-    environment = _at(("environment",), lambda: _environment(services.environments, workspace, job))
+def _limits_hold(job: JobSpec, workspace: Workspace) -> None:
+    limit_properties.check(job.properties, workspace, job.most_nodes, job.distribution)
+
+
+def _code_exists(services: Services, workspace: str, job: JobSpec, uploaded: bool) -> None:
     if job.code:
         blobs = services.blobs.of(workspace)
         _at(("code",), lambda: pinning.code_exists(blobs, job.code, uploaded))
-    if job.parent_job_name:
-        _parent_exists(services, workspace, job)
-    paths = {}
-    notices = [
-        *rehearsal.notices(job.properties, workspace_record),
-        *job.notices,
-        *environment.notices,
-    ]
-    notices += limit_properties.notices(job.properties, workspace_record)
-    notices += interception.notices(job.properties, environment)
-    notices += fitting
-    notices += _mpi_notices(job, environment)
-    notices += checks.check(job.recipients, services.messages)
-    for name, job_input in job.inputs.items():
-        if job_input.type != LITERAL:
-            pinned = _at(
-                ("inputs", name, "path"),
-                partial(pinning.pin, services, workspace, job.name, job_input, uploaded),
-            )
-            paths[name] = pinned.path
-            notices += [f"input `{name}`: {notice}" for notice in pinned.notices]
-    for name, output in job.outputs.items():
-        notice = _at(
-            ("outputs", name, "path"), partial(outputs.check, services, workspace, name, output)
-        )
-        notices += [f"output `{name}`: {notice}"] if notice else []
-    properties = limit_properties.recorded(job.properties, workspace_record)
-    return Checked(job, environment, paths, tuple(notices), rehearsed, properties)
+
+
+def _placed(
+    services: Services, workspace: Workspace, job: JobSpec, rehearsed: bool
+) -> tuple[JobSpec, list[str]]:
+    """The job with its cluster, and what there is to say about that."""
+    job, chosen = _with_compute(services, workspace, job, rehearsed)
+    return job, [*chosen, *_fits(services, workspace.name, job, rehearsed)]
+
+
+def _pins(services: Services, workspace: str, job: JobSpec, uploaded: bool) -> dict[str, Pinned]:
+    """What the inputs that are files stand for."""
+
+    def pinned(job_input: Input, at: At) -> Pinned:
+        pin = partial(pinning.pin, services, workspace, job.name, job_input, uploaded)
+        return _at((*at, "path"), pin)
+
+    files = {name: each for name, each in job.inputs.items() if each.type != LITERAL}
+    return entries(files, ("inputs",), pinned)
+
+
+def _output_notices(services: Services, workspace: str, job: JobSpec) -> list[str]:
+    def noticed(output: Output, at: At) -> str:
+        check = partial(outputs.check, services, workspace, str(at[-1]), output)
+        return _at((*at, "path"), check)
+
+    notices = entries(job.outputs, ("outputs",), noticed)
+    return [f"output `{name}`: {notice}" for name, notice in notices.items() if notice]
 
 
 def _with_compute(
@@ -365,18 +413,20 @@ def require_same(job: Job, spec_hash: str, identity: Identity) -> None:
 
 def _environment(environments: Environments, workspace: str, job: JobSpec) -> EnvironmentSpec:
     """The job's environment, if it can run here."""
-    environment = environments.resolver.resolve(job.environment, workspace)
-    environments.builds.refuse_impossible(environment)
-    if environment.image is None:
+
+    def resolved() -> EnvironmentSpec:
+        environment = environments.resolver.resolve(job.environment, workspace)
+        environments.builds.refuse_impossible(environment)
+        processes = job.most_nodes * job.process_count_per_instance
+        if environment.image is not None and job.distribution == "mpi" and processes > 1:
+            raise InvalidSpec(
+                "a job of type mpi can't run in an image: Open MPI is the machine's own",
+                "use `distribution: {type: pytorch}`, or an environment without an image",
+                code="image_without_mpi",
+            )
         return environment
-    processes = job.most_nodes * job.process_count_per_instance
-    if job.distribution == "mpi" and processes > 1:
-        raise InvalidSpec(
-            "a job of type mpi can't run in an image: Open MPI is the machine's own",
-            "use `distribution: {type: pytorch}`, or an environment without an image",
-            code="image_without_mpi",
-        )
-    return environment
+
+    return _at(("environment",), resolved)
 
 
 def _mpi_notices(job: JobSpec, environment: EnvironmentSpec) -> list[str]:
@@ -395,6 +445,8 @@ def _mpi_notices(job: JobSpec, environment: EnvironmentSpec) -> list[str]:
 
 def _parent_exists(services: RecordServices, workspace: str, job: JobSpec) -> None:
     at = ("parent_job_name",)
+    if not job.parent_job_name:
+        return
     if job.parent_job_name == job.name:
         raise InvalidSpec(
             f"job `{job.name}` is its own parent", "use another job as the parent, or none",

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torchyard.base.documents.checks import At, By, Choice, Key, Text
-from torchyard.base.documents.models import declared, entries, refused, rule, within
+from torchyard.base.documents.faults import entries, within
+from torchyard.base.documents.models import declared, refused, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import literal
 from torchyard.jobs.spec.parts import JobPart, mapping

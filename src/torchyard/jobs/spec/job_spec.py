@@ -16,8 +16,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
-from torchyard.base.documents import expressions, models
+from torchyard.base.documents import expressions
 from torchyard.base.documents.checks import TEXT, At, By, Choice, Key, Text, Texts
+from torchyard.base.documents.faults import together
 from torchyard.base.documents.models import File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
@@ -62,6 +63,8 @@ _LONGEST_COMMAND = 128 << 10
 # Other kinds of job, known by a key that only they have.
 _SIGNS = {"jobs": "pipeline", "trial": "sweep", "search_space": "sweep", "task": "automl"}
 _SERVERLESS = "serverless"
+# What a job must have, where its own is wrong.
+_NEUTRAL = {"command": "true", "environment": "python"}
 # Names that are known: a `$` in a password is none of them.
 _SHELLS = re.compile(
     r"\$\{?(?:HOME|PATH|PWD|USER|TMPDIR|PYTHONPATH|LD_LIBRARY_PATH|RANK|LOCAL_RANK|WORLD_SIZE"
@@ -308,7 +311,7 @@ class JobFile(JobPart, File):
         written = {name: text for name, text in texts.items() if isinstance(text, str)}
         try:
             command = body.get("command")
-            models.together(
+            together(
                 partial(
                     expressions.check_command,
                     command if isinstance(command, str) else "",
@@ -327,7 +330,7 @@ class JobFile(JobPart, File):
         job = {"properties": self.properties}
         written = secrets.read(job, self.environment_variables)
         properties = texts({"properties": written}, "properties")
-        models.together(*(partial(check, properties) for check in _CHECKS))
+        together(*(partial(check, properties) for check in _CHECKS))
         return properties
 
     @rule("properties", "environment_variables")
@@ -406,23 +409,35 @@ def read(document: Any) -> JobSpec:
     )
 
 
+def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[JobSpec, frozenset[str]]:
+    """The job without the keys that are wrong, for what else there is to say of it, and those keys.
+
+    Args:
+        fault: what `read` raised.
+
+    Raises:
+        InvalidSpec: the fault, where nothing can be said of the rest.
+    """
+    wrong: set[str] = set()
+    error = fault
+    while True:
+        found = {str(each.at[0]) for each in (error, *error.others) if each.at}
+        if found & {"properties", "torchyard"}:
+            found |= {"properties", "torchyard"}
+        if found <= wrong or found & {"type", *_SIGNS}:
+            raise fault
+        wrong |= found
+        rest = {key: value for key, value in document.items() if str(key) not in wrong}
+        try:
+            return read({**_NEUTRAL, **rest}), frozenset(wrong)
+        except InvalidSpec as further:
+            error = further
+
+
 def _read_file(document: Any) -> JobFile:
-    if not isinstance(document, Mapping):
-        return JobFile.read(document)
-    _refuse_other_types(document)
-    faults: list[InvalidSpec] = []
-    try:
-        job = own_properties.with_mapping(document)
-    except InvalidSpec as error:
-        faults.append(error)
-        job = {key: value for key, value in document.items() if key != "torchyard"}
-    try:
-        file = JobFile.read(job)
-    except InvalidSpec as error:
-        faults.append(error)
-    if faults:
-        raise models.joined(faults, document, ())
-    return file
+    if isinstance(document, Mapping):
+        _refuse_other_types(document)
+    return own_properties.read(JobFile, document)
 
 
 def type_of(document: Mapping[str, Any]) -> str:

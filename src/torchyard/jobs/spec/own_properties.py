@@ -12,9 +12,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from torchyard.base.documents.faults import joined
+from torchyard.base.documents.models import Document
 from torchyard.base.errors import InvalidSpec, did_you_mean
+
+Model = TypeVar("Model", bound=Document)
 
 PREFIX = "torchyard."
 LOG_QUOTA = f"{PREFIX}log_quota_mb"
@@ -137,6 +141,29 @@ def with_mapping(job: Mapping[str, Any]) -> dict[str, Any]:
             )
     rest = {key: value for key, value in job.items() if key != "torchyard"}
     return {**rest, "properties": properties}
+
+
+def read(model: type[Model], document: Any) -> Model:
+    """The document as its model has it, with its mapping `torchyard:` as properties.
+
+    Raises:
+        InvalidSpec: the first thing that is wrong, with its place and the others.
+    """
+    if not isinstance(document, Mapping):
+        return model.read(document)
+    faults: list[InvalidSpec] = []
+    try:
+        job = with_mapping(document)
+    except InvalidSpec as error:
+        faults.append(error)
+        job = {key: value for key, value in document.items() if key != "torchyard"}
+    try:
+        file = model.read(job)
+    except InvalidSpec as error:
+        faults.append(error)
+    if faults:
+        raise joined(faults, document, ())
+    return file
 
 
 def _flat(value: Any, at: tuple[str, ...]) -> dict[str, str]:

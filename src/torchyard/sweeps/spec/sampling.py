@@ -182,7 +182,7 @@ def check(sampling: Sampling, space: SearchSpace, objectives: int) -> None:
         raise InvalidSpec(
             "cmaes searches for one objective, and the sweep has several",
             "use `torchyard: {sampler: tpe}` or `nsgaii`",
-            at=("torchyard", "sampler"),
+            at=("properties", "torchyard.sampler"),
         )
 
 

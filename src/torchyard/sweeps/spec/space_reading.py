@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.base.documents.checks import At, By
-from torchyard.base.documents.models import declared, entries, rule
+from torchyard.base.documents.faults import entries
+from torchyard.base.documents.models import declared, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described
 from torchyard.sweeps.spec.search_space import (

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
+from torchyard.base.documents import expressions
 from torchyard.base.documents.checks import At, By, Choice, Key, Text, Texts
 from torchyard.base.documents.models import File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec
-from torchyard.base.fields import described, texts
+from torchyard.base.fields import described
 from torchyard.jobs.spec import own_properties
 from torchyard.jobs.spec.parts import READ_ONLY, experiment_name, name
 from torchyard.sweeps.spec import (
@@ -40,9 +41,8 @@ from torchyard.sweeps.spec.trials import AS_A_JOB
 __all__ = ["Limits", "Objective", "Sampling", "SweepFile", "SweepSpec", "read"]
 
 _OF_EVERY_TRIAL = Key(f"of every trial; {AS_A_JOB}")
-# What the settings of the sweep itself and the search space are read from.
-_OWN = ("torchyard", "properties")
-_SPACE = ("search_space", "sampling_algorithm", *_OWN)
+# What the search space is read from.
+_SPACE = ("search_space", "sampling_algorithm", "properties")
 
 
 @dataclass(frozen=True)
@@ -198,36 +198,28 @@ class SweepFile(File):
                 at=("name",),
             )
 
-    @rule(*_OWN)
+    @rule("properties")
     def own(self) -> OwnSettings:
-        return own_settings.read(self.all_properties)
-
-    @property
-    def all_properties(self) -> dict[str, str]:
-        """With the mapping `torchyard:` among them."""
-        written = {} if self.torchyard is None else {"torchyard": self.torchyard}
-        return texts(
-            own_properties.with_mapping({"properties": self.properties, **written}), "properties"
-        )
+        return own_settings.read(self.properties)
 
     @property
     def trial_properties(self) -> dict[str, str]:
         return {
             key: value
-            for key, value in self.all_properties.items()
+            for key, value in self.properties.items()
             if key.startswith(own_settings.PREFIX) and not own_settings.is_setting(key)
         }
 
-    @rule("sampling_algorithm", *_OWN)
+    @rule("sampling_algorithm", "properties")
     def searched(self) -> Sampling:
         own = self.own()
         return sampling.joined(self.sampling_algorithm, own.sampler, own.seed, own.constraints)
 
-    @rule("objective", *_OWN)
+    @rule("objective", "properties")
     def all_objectives(self) -> tuple[Objective, ...]:
         return objectives.joined(self.objective, self.own().objectives)
 
-    @rule("early_termination", *_OWN)
+    @rule("early_termination", "properties")
     def policy(self) -> Policy | None:
         policies = {self.early_termination, self.own().early_termination} - {None}
         if len(policies) > 1:
@@ -277,6 +269,7 @@ class SweepFile(File):
         if not isinstance(self.trial, Mapping) or not isinstance(written, Mapping) or not written:
             return ()
         try:
+            expressions.refuse({"search_space": written})
             space = self.space
         except InvalidSpec:
             command, names = str(self.trial.get("command")), map(str, written)
@@ -302,7 +295,7 @@ class SweepFile(File):
             experiment_name=self.experiment_name or "Default",
             description=self.description,
             tags=self.tags,
-            properties=self.all_properties,
+            properties=self.properties,
             trial_properties=self.trial_properties,
             compute=self.compute,
             inputs=self.inputs,
@@ -321,7 +314,7 @@ def read(document: Any) -> SweepSpec:
     Raises:
         InvalidSpec: the first thing that is wrong, with its place and the others.
     """
-    return SweepFile.read(document).spec
+    return own_properties.read(SweepFile, document).spec
 
 
 def _trial_frame(sweep: SweepSpec | SweepFile, number: int) -> dict[str, Any]:
