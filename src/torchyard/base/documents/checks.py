@@ -220,7 +220,7 @@ class Choice(Check):
         guess = nearest(written, self.values)
         served = [value for value, each in self.values.items() if each.support != "refused"]
         raise InvalidSpec(
-            f"`{written}` is not a valid `{key}`",
+            f"`{written[:80]}` is not a valid `{key}`",
             f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(served)}",
             at=(*at, key),
         )
