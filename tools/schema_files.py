@@ -14,11 +14,18 @@ from torchyard.base.documents.models import File
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
 from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
 from torchyard.batch_endpoints.spec.invocation import InvocationFile
+from torchyard.components.documents import ComponentFile
+from torchyard.compute.documents import ComputeFile
+from torchyard.connections.documents import ConnectionFile
 from torchyard.data.assets import DataFile
 from torchyard.endpoints.spec.deployment_spec import OnlineDeploymentFile
 from torchyard.endpoints.spec.endpoint_spec import OnlineEndpointFile
+from torchyard.environments.documents import EnvironmentFile
+from torchyard.instances.documents import InstanceFile
 from torchyard.jobs.spec.job_spec import JobFile
 from torchyard.models.documents import ModelFile
+from torchyard.sweeps.spec.sweep_spec import SweepFile
+from torchyard.workspaces.documents import WorkspaceFile
 
 FOLDER = Path(__file__).parents[1] / "src/torchyard/schemas"
 FILES: Mapping[str, type[File]] = {
@@ -28,8 +35,15 @@ FILES: Mapping[str, type[File]] = {
     "batch-endpoint": BatchEndpointFile,
     "batch-deployment": BatchDeploymentFile,
     "invocation": InvocationFile,
+    "sweep": SweepFile,
+    "compute": ComputeFile,
+    "environment": EnvironmentFile,
     "data": DataFile,
     "model": ModelFile,
+    "component": ComponentFile,
+    "connection": ConnectionFile,
+    "instance": InstanceFile,
+    "workspace": WorkspaceFile,
 }
 
 

@@ -101,6 +101,15 @@ class OwnSettings(Document):
     )
 
 
+def schema() -> dict[str, Any]:
+    """The mapping `torchyard:` of a sweep, as JSON Schema has it; other keys are its trials'."""
+    own = OwnSettings.as_json_schema()["properties"]
+    return {
+        "type": "object",
+        "properties": {key.removeprefix(PREFIX): value for key, value in own.items()},
+    }
+
+
 def is_setting(key: str) -> bool:
     return key in keys(OwnSettings) or key.startswith(f"{_POLICY}.")
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from torchyard.base.documents import expressions
-from torchyard.base.documents.checks import At, By, Choice, Key, Text, Texts
+from torchyard.base.documents.checks import TEXT, At, By, Choice, Key, Text, Texts
 from torchyard.base.documents.models import File, declared, refused, rule
 from torchyard.base.errors import InvalidSpec
 from torchyard.base.fields import described
@@ -137,7 +137,22 @@ def _experiment_name(value: Any, at: At) -> str:
     return experiment_name({"experiment_name": value})
 
 
-_POLICY = By(early_termination.read)
+def _as_it_is(value: Any, at: At) -> Any:
+    return value
+
+
+def _mapping_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": schema}
+
+
+_TRIAL = By(trials.read, of=trials.TrialFile, else_=TEXT)
+_ALGORITHM = By(
+    sampling.read, else_={"anyOf": [sampling.TYPES.schema(), sampling.TYPES.mapping_schema()]}
+)
+_OBJECTIVE = By(objectives.read, of=objectives.ObjectiveFile)
+_POLICY = By(early_termination.read, else_=early_termination.TYPES.mapping_schema())
+_SEARCH_SPACE = By(_as_it_is, else_=_mapping_of(space_reading.TYPES.mapping_schema()))
+_OWN_SETTINGS = By(_as_it_is, else_=own_settings.schema())
 
 
 class SweepFile(File):
@@ -160,19 +175,19 @@ class SweepFile(File):
         {}, "of the sweep; those below `torchyard.` also of its trials", Texts()
     )
     trial: Mapping[str, Any] | str | None = declared(
-        None, "the trial, see below, or a component: `azureml:<name>:<version>`", By(trials.read)
+        None, "the trial, see below, or a component: `azureml:<name>:<version>`", _TRIAL
     )
-    search_space: Any = declared(None, "hyperparameters by name, see below")
+    search_space: Any = declared(None, "hyperparameters by name, see below", _SEARCH_SPACE)
     sampling_algorithm: Sampling | None = declared(
-        None, "`random`, `grid`, `bayesian`, or a mapping, see below", By(sampling.read)
+        None, "`random`, `grid`, `bayesian`, or a mapping, see below", _ALGORITHM
     )
     objective: Objective | None = declared(
-        None, "`{goal: minimize, primary_metric: …}`; `maximize` in any case", By(objectives.read)
+        None, "`{goal: minimize, primary_metric: …}`; `maximize` in any case", _OBJECTIVE
     )
     early_termination: Policy | None = declared(
         None, "a policy, see below; none when left out", _POLICY
     )
-    limits: Limits = declared(Limits(), "see below", By(_limits))
+    limits: Limits = declared(Limits(), "see below", By(_limits, of=LimitsFile))
     inputs: Mapping[str, Any] = declared({}, _OF_EVERY_TRIAL, By(_section))
     outputs: Mapping[str, Any] = declared({}, _OF_EVERY_TRIAL, By(_section))
     compute: str = declared("", _OF_EVERY_TRIAL, Text())
@@ -182,7 +197,9 @@ class SweepFile(File):
     )
     queue_settings: Mapping[str, Any] = declared({}, AS_A_JOB, By(_section))
     parent_job_name: str = declared("", "a job of the same workspace", By(_name))
-    torchyard: Any = declared(None, "torchyard's own, see below; others are the trials'")
+    torchyard: Any = declared(
+        None, "torchyard's own, see below; others are the trials'", _OWN_SETTINGS
+    )
     id: None = refused(READ_ONLY)
     status: None = refused(READ_ONLY)
     creation_context: None = refused(READ_ONLY)

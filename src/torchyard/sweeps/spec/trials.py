@@ -48,6 +48,12 @@ class TrialFile(Document):
     queue_settings: Any = declared(None, AS_A_JOB)
     limits: Any = declared(None, "as `limits.trial_timeout` of the sweep, which it goes before")
 
+    @classmethod
+    def as_json_schema(cls) -> dict[str, Any]:
+        schema = super().as_json_schema()
+        of_job = job_spec.JobFile.as_json_schema()["properties"]
+        return {**schema, "properties": {key: of_job[key] for key in schema["properties"]}}
+
 
 def read(value: Any, at: At) -> Mapping[str, Any] | str:
     """The inline trial, or the reference to a component.

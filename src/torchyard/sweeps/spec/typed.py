@@ -32,6 +32,15 @@ class Types(Choice):
         super().__init__(**{name: Key(note) for name, (_, note) in files.items()}, **refused or {})
         self.files = {name: file for name, (file, _) in files.items()}
 
+    def mapping_schema(self) -> dict[str, Any]:
+        """A mapping of any of the types, as JSON Schema has it."""
+        forms = []
+        for name, file in self.files.items():
+            form = file.as_json_schema()
+            form["properties"]["type"] = {"enum": [name], "description": self.values[name].note}
+            forms.append({**form, "required": ["type"]})
+        return {"anyOf": forms}
+
     def read_mapping(self, body: Mapping[Any, Any], at: At) -> tuple[str, Any]:
         """The type of a mapping, and its keys as the model of that type.
 
