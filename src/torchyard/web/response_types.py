@@ -38,7 +38,7 @@ class JobRow(_Answer):
     type: str
     status: Literal[
         "NotStarted", "Queued", "Preparing", "Provisioning", "Starting", "Running", "Finalizing",
-        "CancelRequested", "NotResponding", "Paused", "Completed", "Failed", "Canceled",
+        "CancelRequested", "NotResponding", "Completed", "Failed", "Canceled",
     ]  # fmt: skip
     description: str
     archived: bool

@@ -4105,7 +4105,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "NotStarted" | "Queued" | "Preparing" | "Provisioning" | "Starting" | "Running" | "Finalizing" | "CancelRequested" | "NotResponding" | "Paused" | "Completed" | "Failed" | "Canceled";
+            status: "NotStarted" | "Queued" | "Preparing" | "Provisioning" | "Starting" | "Running" | "Finalizing" | "CancelRequested" | "NotResponding" | "Completed" | "Failed" | "Canceled";
             /**
              * Tables
              * @default null
@@ -4250,7 +4250,7 @@ export interface components {
              * Status
              * @enum {string}
              */
-            status: "NotStarted" | "Queued" | "Preparing" | "Provisioning" | "Starting" | "Running" | "Finalizing" | "CancelRequested" | "NotResponding" | "Paused" | "Completed" | "Failed" | "Canceled";
+            status: "NotStarted" | "Queued" | "Preparing" | "Provisioning" | "Starting" | "Running" | "Finalizing" | "CancelRequested" | "NotResponding" | "Completed" | "Failed" | "Canceled";
             /** Tags */
             tags: {
                 [key: string]: string;

@@ -43,9 +43,9 @@ _ASKED_FOR = ("metrics", "params", "inputs")
 )
 @click.option(
     "--type",
-    type=click.Choice(["command", "sweep", "run"], case_sensitive=False),
     default=None,
-    help="List only jobs of this type; a run was logged outside of a job.",
+    metavar="TYPE",
+    help="List only jobs of this type, as command or sweep; a run was logged outside of a job.",
 )
 @click.option(
     "--tag",
