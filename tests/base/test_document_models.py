@@ -92,6 +92,15 @@ def test_nine_faults_are_nine_in_the_order_of_the_document() -> None:
     ]
 
 
+def test_what_a_misspelt_key_holds_is_read_as_that_of_the_right_one() -> None:
+    document = {"nmae": 1, "porbe": {"period": 0, "tiemout": 30, "timout": 3}}
+    assert [at for at, _ in faults(document)] == [
+        ("nmae",), ("porbe",), ("porbe", "period"), ("porbe", "tiemout"), ("porbe", "timout"),
+    ]  # fmt: skip
+    both = {"name": "a", "probe": {}, "porbe": {"period": 0}}
+    assert [at for at, _ in faults(both)] == [("porbe",)]
+
+
 def test_a_rule_is_asked_once_its_keys_are_whole() -> None:
     order = (("probe", "timeout"), "invalid_spec")
     assert faults({"name": 1, "probe": {"timeout": 30}}) == [(("name",), "invalid_spec"), order]

@@ -187,6 +187,51 @@ def test_validate_takes_what_is_not_uploaded_yet(services: Services) -> None:
         submission.check(services, WORKSPACE, document)
 
 
+def test_what_is_not_there_is_told_beside_what_is_wrong(services: Services) -> None:
+    document = {
+        "command": "x ${{inputs.a}} ${{inputs.b}}",
+        "nmae": "first",
+        "inputs": {"a": {"path": "azureml:none:1"}, "b": {"path": "azureml:neither:1"}},
+        "environment": "python",
+        "code": "snapshot:" + 64 * "0",
+        "compute": "nobody",
+        "parent_job_name": "nobody",
+        "outputs": {"c": {"path": "azureml://datastores/absent/paths/x"}},
+        "limits": {"timeout": -1},
+    }
+    with pytest.raises(InvalidSpec) as refused:
+        submission.check(services, WORKSPACE, document)
+    assert [each.at for each in (refused.value, *refused.value.others)] == [
+        ("nmae",),
+        ("inputs", "a", "path"),
+        ("inputs", "b", "path"),
+        ("code",),
+        ("compute",),
+        ("parent_job_name",),
+        ("outputs", "c", "path"),
+        ("limits", "timeout"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # What names a faulty input, or needs the cluster that the file misspells, only follows.
+        ({"inputs": {"a": {"path": 3}}, "compute": "nobody"}, [("inputs", "a", "path"),
+                                                               ("compute",)]),
+        ({"compute": 3, "resources": {"instance_count": 99}}, [("compute",)]),
+        ({"type": "pipeline", "compute": "nobody"}, [("type",)]),
+    ],
+)  # fmt: skip
+def test_what_follows_from_a_fault_is_not_told(
+    services: Services, change: dict[str, Any], expected: list[Any]
+) -> None:
+    document = {**support.JOB, "command": "x ${{inputs.a}}", "inputs": {"a": 1}, **change}
+    with pytest.raises(InvalidSpec) as refused:
+        submission.check(services, WORKSPACE, document)
+    assert [each.at for each in (refused.value, *refused.value.others)] == expected
+
+
 def test_tags_description_and_parent_are_stored(services: Services) -> None:
     submit(services, name="parent")
     job = submit(services, parent_job_name="parent", tags={"a": 1}, description="what it is")
