@@ -30,7 +30,7 @@ from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job, NewJob, Status
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
-from torchyard.mlflow import PATHS
+from torchyard.mlflow.feature import FEATURE
 from torchyard.mlflow.routes import router
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
@@ -159,6 +159,8 @@ def server_in(folder: Path, url: str) -> Iterator[Server]:
     app.state.services = services_in(folder, db)
     app.state.body_spool = BodySpool(folder / "spool")
     app.router.routes.append(LazyRoutes([""], lambda: router, within="/mlflow/{workspace}"))
-    app.router.routes.append(LazyRoutes(PATHS, lambda: router))
+    app.router.routes.append(
+        LazyRoutes([path for paths in FEATURE.routes for path in paths], lambda: router)
+    )
     yield Server(app, app.state.services)
     db.close()

@@ -59,7 +59,7 @@ class ReleaseLab:
     """Whether they answer nothing."""
 
     def __post_init__(self) -> None:
-        self.services.job_types.update(job_types.job_types())
+        self.services.job_types.update(validation=job_types.VALIDATIONS, release=job_types.RELEASES)
         self.keeper = Keeper(self.services)
         wheels.put(self.wheels, "alpha", "1.0", requires=("beta",))
         wheels.put(self.wheels, "beta", "1.0")

@@ -13,8 +13,9 @@ import logging
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 import torchyard
-
-# `yard gc` looks for what it must keep in every table, those of routes that nobody asked yet, too.
-import torchyard.batch_endpoints.actions.endpoints
 from torchyard.app import app_state, route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.monitoring import routes as monitoring_routes
@@ -38,6 +36,7 @@ from torchyard.base import machine as machines
 from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.db import Database
+from torchyard.base.feature import load
 from torchyard.base.files import write_atomically
 from torchyard.base.home import hold, home_database
 from torchyard.base.home.node_folder import NodeFolder
@@ -45,7 +44,6 @@ from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
 from torchyard.compute import actions as computes
 from torchyard.compute.machine_counts import MachineCounts
 from torchyard.data.datastores import Datastores
-from torchyard.endpoints.running.keeper import keeping as keeping_endpoints
 from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.environments.requested_builds import RequestedBuilds
 from torchyard.environments.services import Environments
@@ -59,7 +57,7 @@ from torchyard.executors.ray import heads
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.spawner import RunnerSpawner
-from torchyard.instances.keeper import keeping
+from torchyard.features import features
 from torchyard.interactive.services import ServicesAt
 from torchyard.jobs.admission import machine
 from torchyard.jobs.cleanup import references
@@ -69,15 +67,10 @@ from torchyard.jobs.messages.sender import Sender
 from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.jobs.services import Services
-from torchyard.releases import job_types as release_jobs
-from torchyard.releases.running.keeper import Keeper as ReleaseKeeper
+from torchyard.jobs.services import JobType, Services
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import SingleServer
 from torchyard.servers.sharing import Sharing
-from torchyard.sweeps.actions import TYPE as SWEEP
-from torchyard.sweeps.actions import SweepJobs
-from torchyard.sweeps.running.keeper import Keeper as SweepKeeper
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.audit import Audit
@@ -150,8 +143,17 @@ def build(
         runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
         messages=messages or MessageSettings(),
+        job_types=_job_types(),
     )
     return _parts(services, environ, url, sharing)
+
+
+def _job_types() -> dict[str, JobType]:
+    """By `Job.type`; those tables are known from now on that name files which are to be kept."""
+    for feature in features():
+        for module in feature.tables:
+            import_module(f"torchyard.{module}")
+    return {kind: load(name) for each in features() for kind, name in each.job_types.items()}
 
 
 def _datastores(
@@ -184,16 +186,13 @@ def _divided_blobs(home: Path, db: Database) -> BlobFolders:
 def _parts(
     services: Services, environ: Mapping[str, str], url: str, sharing: Sharing | None
 ) -> Parts:
-    services.job_types[SWEEP] = SweepJobs()
-    services.job_types.update(release_jobs.job_types())
     signer = Signer(services.home, services.for_nodes.server_id)
     access = Access(services.db, services.clock, signer, hold.is_held(services.home))
     scheduler = Scheduler(services, services.engines, url)
     ray_heads = heads.of_server(services.home, environ, services.runner)
     sender = Sender(services.db, services.clock, services.messages)
-    keepers = SweepKeeper(services), ReleaseKeeper(services)
     counts = MachineCounts(services.db, services.clock, services.engines)
-    return Parts(services, access, scheduler, sender, signer, ray_heads, counts, *keepers, sharing)
+    return Parts(services, access, scheduler, sender, signer, ray_heads, counts, sharing)
 
 
 def _environments(
@@ -295,7 +294,7 @@ def create_app(
     app = _App(
         title="torchyard",
         version=torchyard.__version__,
-        lifespan=partial(_lifespan, parts, builds, audit, scoring_at),
+        lifespan=partial(_lifespan, parts, builds, audit),
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -303,6 +302,7 @@ def create_app(
     _add_middleware(app, parts, hosts, audit, requests)
     app_state.fill(app.state, parts, builds, audit, open_tls, storage_domain, services_at)
     app.state.public_url, app.state.sign_in = public_url, sign_in
+    app.state.scoring_at = scoring_at
     app_state.fill_monitoring(app.state, parts, requests, audit)
     add_routes(app.router, server_routes.router, monitoring_routes.router)
     app.router.routes.extend(route_groups.lazy_routes())
@@ -315,7 +315,6 @@ async def _lifespan(
     parts: Parts,
     builds: RequestedBuilds,
     audit: Audit,
-    scoring_at: ScoringAt | None,
     app: FastAPI,
 ) -> AsyncIterator[None]:
     """What runs beside the requests, from the server's start to its end."""
@@ -328,7 +327,9 @@ async def _lifespan(
         yield
     else:
         _start(parts)
-        async with keeping(services), keeping_endpoints(services, scoring_at):
+        async with AsyncExitStack() as stack:
+            for keeper in (name for feature in features() for name in feature.keepers):
+                await stack.enter_async_context(load(keeper)(services, app.state))
             yield
         _stop(parts)
     app.state.job_services.close()
@@ -339,15 +340,11 @@ def _start(parts: Parts) -> None:
     """What starts jobs, or tells people of them."""
     parts.scheduler.start()
     parts.sender.start()
-    parts.sweeps.start()
-    parts.releases.start()
     parts.heads.start_keeping(lambda: computes.ray_heads(parts.services.db))
     parts.machine_counts.start()
 
 
 def _stop(parts: Parts) -> None:
-    parts.sweeps.stop()
-    parts.releases.stop()
     parts.scheduler.stop()
     parts.sender.stop()
 

@@ -9,9 +9,7 @@ from torchyard.executors.ray.heads import Heads
 from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages.sender import Sender
 from torchyard.jobs.services import Services
-from torchyard.releases.running.keeper import Keeper as ReleaseKeeper
 from torchyard.servers.sharing import Sharing
-from torchyard.sweeps.running.keeper import Keeper as SweepKeeper
 from torchyard.workspaces.access import Access
 from torchyard.workspaces.jwts import Signer
 
@@ -27,6 +25,4 @@ class Parts:
     signer: Signer
     heads: Heads
     machine_counts: MachineCounts
-    sweeps: SweepKeeper
-    releases: ReleaseKeeper
     sharing: Sharing | None = None

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import State
 
 from torchyard.base.clock import from_text
 from torchyard.base.errors import DatabaseUnreachable, TorchyardError
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def keeping(services: Services) -> AsyncIterator[None]:
+async def keeping(services: Services, state: State) -> AsyncIterator[None]:
     """Keep the instances of a server, within the block."""
     keeper = Keeper(services)
     keeper.start()

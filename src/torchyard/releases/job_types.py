@@ -55,6 +55,4 @@ class ReleaseJobs:
         return jobs.get(services, job.workspace, job.name)
 
 
-def job_types() -> dict[str, ReleaseJobs]:
-    """By `Job.type`."""
-    return {kind: ReleaseJobs(kind) for kind in (VALIDATION, RELEASE)}
+VALIDATIONS, RELEASES = ReleaseJobs(VALIDATION), ReleaseJobs(RELEASE)

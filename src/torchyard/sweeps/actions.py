@@ -232,3 +232,6 @@ class SweepJobs:
             if jobs.find_by_name(services.db, job.workspace, trial.name) is not None:
                 jobs.cancel(services, job.workspace, trial.name, why, kill=True)
         return jobs.get(services, job.workspace, job.name)
+
+
+JOBS = SweepJobs()

@@ -45,7 +45,7 @@ class SweepLab:
     name: str = "tuning"
 
     def __post_init__(self) -> None:
-        self.services.job_types[actions.TYPE] = actions.SweepJobs()
+        self.services.job_types[actions.TYPE] = actions.JOBS
         self.keeper = Keeper(self.services)
 
     def create(self, **changes: Any) -> Job:

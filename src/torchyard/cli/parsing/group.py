@@ -8,7 +8,6 @@ Always: every error prints `error:` and `hint:` lines on stderr; the exit code i
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import io
 import os
@@ -22,42 +21,11 @@ import click
 from torchyard import __version__
 from torchyard.base import settings
 from torchyard.base.errors import TorchyardError, nearest
+from torchyard.base.feature import load
 from torchyard.base.terminal_text import escaped
 from torchyard.cli.help_page import NOUNS, VERBS, help_page
 from torchyard.cli.parsing import words
 
-_MODULES = {
-    "job": "torchyard.cli.jobs.commands",
-    "experiment": "torchyard.cli.commands.experiments",
-    "compute": "torchyard.cli.commands.computes",
-    "node": "torchyard.cli.commands.nodes",
-    "environment": "torchyard.cli.commands.environments",
-    "data": "torchyard.cli.commands.data",
-    "datastore": "torchyard.cli.commands.datastores",
-    "component": "torchyard.cli.commands.components",
-    "model": "torchyard.cli.commands.models",
-    "online-endpoint": "torchyard.cli.endpoints.online_endpoints",
-    "online-deployment": "torchyard.cli.endpoints.online_deployments",
-    "batch-endpoint": "torchyard.cli.batch_endpoints.endpoints",
-    "batch-deployment": "torchyard.cli.batch_endpoints.deployments",
-    "workspace": "torchyard.cli.commands.workspaces",
-    "user": "torchyard.cli.commands.users",
-    "quota": "torchyard.cli.commands.quotas",
-    "server": "torchyard.cli.commands.server",
-    "login": "torchyard.cli.commands.login",
-    "logout": "torchyard.cli.commands.login",
-    "whoami": "torchyard.cli.commands.login",
-    "ui": "torchyard.cli.ui",
-    "schema": "torchyard.cli.commands.schema",
-    "audit": "torchyard.cli.commands.audit",
-    "doctor": "torchyard.cli.doctor.command",
-    "disk": "torchyard.cli.commands.disk",
-    "gc": "torchyard.cli.commands.gc",
-    "configure": "torchyard.cli.commands.configure",
-    "client-env": "torchyard.cli.commands.client_env",
-    "jupyterlab": "torchyard.cli.commands.jupyterlab",
-    "completion": "torchyard.cli.parsing.completion",
-}
 # az's options that take several values behind one name: `--set a=1 b=2`.
 _GREEDY = ("--set", "--tags", "--defaults", "-d")
 _COMMON = ("output", "query", "workspace_name")
@@ -134,12 +102,11 @@ class Root(Noun):
         return [*NOUNS, *VERBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MODULES:
+        page = {**NOUNS, **VERBS}.get(cmd_name)
+        if page is None:
             return None
-        module = importlib.import_module(_MODULES[cmd_name])
-        command: click.Command = getattr(
-            module, "group" if cmd_name in NOUNS else cmd_name.replace("-", "_")
-        )
+        attribute = "group" if cmd_name in NOUNS else cmd_name.replace("-", "_")
+        command: click.Command = load(f"{page[0]}:{attribute}")
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
@@ -147,7 +114,7 @@ class Root(Noun):
 
         return [
             CompletionItem(noun, help=text)
-            for noun, text in {**NOUNS, **VERBS}.items()
+            for noun, (_, text) in {**NOUNS, **VERBS}.items()
             if noun.startswith(incomplete)
         ]
 
@@ -164,7 +131,7 @@ def yard(debug: bool) -> None:
 
 def noun(name: str) -> click.Group:
     """The group of one noun; the noun's module adds its commands."""
-    return Noun(name, help=NOUNS[name], context_settings=_SETTINGS, no_args_is_help=False)
+    return Noun(name, help=NOUNS[name][1], context_settings=_SETTINGS, no_args_is_help=False)
 
 
 def run(arguments: list[str]) -> int:

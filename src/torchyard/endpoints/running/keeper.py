@@ -17,6 +17,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TypeVar
 
 from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import State
 
 from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.endpoints.records import collected_data, counts, signals, store
@@ -52,9 +53,9 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def keeping(services: Services, at: ScoringAt | None = None) -> AsyncIterator[None]:
+async def keeping(services: Services, state: State) -> AsyncIterator[None]:
     """Keep the endpoints of a server, within the block."""
-    keeper = Keeper(services, at or ScoringAt())
+    keeper = Keeper(services, state.scoring_at or ScoringAt())
     keeper.start()
     try:
         yield

@@ -1,9 +1,8 @@
 """Keep sweeps going: rounds of those that have news, and of all of them once a second.
 
-Owns: the thread, which sweeps have news, what is in memory of each.
-Leaves: a round to rounds.py.
-Always: of several servers of a home one keeps; a sweep has one round at a time; one whose round
-fails is loaded again and goes on.
+Owns: which sweeps have news, what is in memory of each.
+Leaves: a round to rounds.py, the thread to jobs/keeping.py.
+Always: a sweep has one round at a time; one whose round fails is loaded again and goes on.
 """
 
 from __future__ import annotations
@@ -11,14 +10,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
+from starlette.datastructures import State
+
 from torchyard.base.errors import DatabaseUnreachable
+from torchyard.jobs import keeping as keepers
 from torchyard.jobs.actions import job_key_of
+from torchyard.jobs.keeping import EVERY_S, IDLE_EVERY_S, kept_by
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
-from torchyard.shared import locks
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.running import signals
 
@@ -26,19 +29,19 @@ if TYPE_CHECKING:
     from torchyard.sweeps.running.state import SweepState
     from torchyard.sweeps.search.search import Search
 
-_EVERY_S, _IDLE_EVERY_S = 1.0, 5.0
 _THREADS = 4
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Runs beside the scheduler, from `start` to `stop`."""
+def keeping(services: Services, state: State) -> AbstractAsyncContextManager[None]:
+    """Keep the sweeps of a server, within the block."""
+    return kept_by(Keeper(services))
 
+
+class Keeper(keepers.Keeper):
     def __init__(self, services: Services, search: Search | None = None) -> None:
-        self._services = services
+        super().__init__(services, "sweeps", _THREADS)
         self._search = search
-        self._wakeup = threading.Event()
-        self._stopping = threading.Event()
         self._states: dict[int, SweepState] = {}
         self._running: dict[int, Future[bool]] = {}
         self._lock = threading.Lock()
@@ -46,22 +49,10 @@ class Keeper:
         self._watched: dict[str, int] = {}
         self._news: set[int] = set()
         self._all_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="sweeps", daemon=True)
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sweep")
-
-    def start(self) -> None:
-        self._services.signals.listen(self._hear)
-        self._thread.start()
 
     def stop(self) -> None:
-        """Stop; trials go on, and the next server goes on with the sweeps."""
-        self._stopping.set()
-        self._wakeup.set()
-        self._services.signals.ignore(self._hear)
-        if self._thread.is_alive():
-            self._thread.join(10)
-        # Its rounds may start processes of the search.
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Trials go on; processes of the search end."""
+        super().stop()
         if self._search is not None:
             self._search.close()
 
@@ -81,27 +72,15 @@ class Keeper:
             self._all_at = 0.0
         self._wakeup.set()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                with locks.held_if_free(self._services.lock("sweeps")) as is_held:
-                    if not is_held:
-                        self._states.clear()
-                    while is_held and not self._stopping.is_set():
-                        self._keep()
-            except DatabaseUnreachable:
-                pass  # the scheduler's rounds say so
-            except Exception:
-                _log.exception("sweeps could not be kept; will retry")
-            self._stopping.wait(_EVERY_S)
+    def _not_kept_here(self) -> None:
+        self._states.clear()
 
     def _keep(self) -> None:
-        """Start the rounds that are due, and wait for more."""
         self._wakeup.clear()
         now = time.monotonic()
         if now >= self._all_at:
             live = self._live()
-            self._all_at = now + (_EVERY_S if live else _IDLE_EVERY_S)
+            self._all_at = now + (EVERY_S if live else IDLE_EVERY_S)
             with self._lock:
                 self._news.update(live)
         with self._lock:
@@ -110,7 +89,7 @@ class Keeper:
         for sweep_id in due:
             self._running[sweep_id] = self._pool.submit(self._round, sweep_id)
             self._running[sweep_id].add_done_callback(lambda _: self._wakeup.set())
-        self._wakeup.wait(max(0.0, min(_EVERY_S, self._all_at - time.monotonic())))
+        self._wakeup.wait(max(0.0, min(EVERY_S, self._all_at - time.monotonic())))
         for sweep_id, future in list(self._running.items()):
             if future.done():
                 del self._running[sweep_id]

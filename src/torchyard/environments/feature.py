@@ -1,0 +1,17 @@
+"""What this package registers; see base/feature.py."""
+
+from __future__ import annotations
+
+from torchyard.base.feature import Feature
+
+FEATURE = Feature(
+    nouns={
+        "environment": (
+            "cli.commands.environments",
+            "Register, list, build and export environments; open a shell in one.",
+        ),
+    },
+    routes={
+        ("environments",): ["environments.routes"],
+    },
+)

@@ -1,0 +1,26 @@
+"""What torchyard consists of.
+
+Owns: which packages register something, in the order of lists that people see.
+Leaves: what each registers to its `feature.py`.
+Always: the first that claims a path serves it; one with a longer path stands before.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchyard.base.feature import Feature
+
+PACKAGES = (
+    *("mlflow", "jobs", "compute", "environments", "data", "components", "models"),
+    *("endpoints", "batch_endpoints", "sweeps", "releases", "instances", "interactive"),
+    *("web", "sign_in", "workspaces", "servers", "azureml"),
+)
+
+
+def features() -> Sequence[Feature]:
+    from torchyard.base.feature import load
+
+    return [load(f"{package}.feature:FEATURE") for package in PACKAGES]

@@ -1,0 +1,12 @@
+"""What this package registers; see base/feature.py."""
+
+from __future__ import annotations
+
+from torchyard.base.feature import Feature
+
+FEATURE = Feature(
+    routes={
+        ("instances",): ["instances.routes"],
+    },
+    keepers=["instances.keeper:keeping"],
+)

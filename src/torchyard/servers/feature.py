@@ -1,0 +1,14 @@
+"""What this package registers; see base/feature.py."""
+
+from __future__ import annotations
+
+from torchyard.base.feature import Feature
+
+FEATURE = Feature(
+    nouns={
+        "server": (
+            "cli.commands.server",
+            "Start, stop, inspect and back up this machine's server.",
+        ),
+    },
+)

@@ -1,0 +1,13 @@
+"""What this package registers; see base/feature.py."""
+
+from __future__ import annotations
+
+from torchyard.base.feature import Feature
+
+FEATURE = Feature(
+    routes={
+        ("sweeps",): ["sweeps.http.routes"],
+    },
+    job_types={"sweep": "sweeps.actions:JOBS"},
+    keepers=["sweeps.running.keeper:keeping"],
+)
