@@ -44,7 +44,7 @@ def find(
         InvalidInput: it has no such rank or node.
     """
     job = actions.get(services, workspace, name)
-    attempt = running.attempt_of(services.db, job) if job.type == "command" else None
+    attempt = running.attempt_of(services.db, job) if job.has_ranks else None
     if attempt is None or job.status not in running.STATUSES:
         raise _not_running(job)
     per_node = job.processes_per_node
@@ -85,7 +85,7 @@ def _not_running(job: Job) -> Conflict:
     hint = f"see `yard job show -n {job.name}`"
     if job.status in _WAITING:
         hint = f"wait until it runs: {hint}"
-    elif job.status.ended and job.type == "command":
+    elif job.status.ended and job.has_ranks:
         hint = (
             "set `torchyard: {hold: 30m}` in the job file to look around after its script has "
             "ended; `yard job download` brings its files"

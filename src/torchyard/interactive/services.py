@@ -250,7 +250,7 @@ def may_enter(db: Database, clock: Clock, workspace: str, owner: str, token_hash
 
 
 def _requested(job: Job) -> Mapping[str, Service]:
-    return parse_job(job).spec.services if job.type == "command" else {}
+    return parse_job(job).spec.services if job.has_ranks else {}
 
 
 def refused(job: Job, user: str) -> Forbidden:
@@ -268,7 +268,7 @@ def release(services: RecordServices, workspace: str, name: str) -> Job:
         Conflict: it is not held.
     """
     job = actions.get(services, workspace, name)
-    attempt = running.attempt_of(services.db, job) if job.type == "command" else None
+    attempt = running.attempt_of(services.db, job) if job.has_ranks else None
     if attempt is None or not running.release(services, attempt):
         hint = f"`yard job cancel -n {name}` ends a job whose script runs"
         if job.status.ended:

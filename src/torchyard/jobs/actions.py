@@ -156,7 +156,7 @@ def _is_unlaunched(connection: Connection, job: Job) -> bool:
 
     Plans are read after the attempt is added, so they have the new name.
     """
-    if job.type != "command" or job.status not in _UNLAUNCHED:
+    if not job.has_ranks or job.status not in _UNLAUNCHED:
         return False
     return not attempt_store.attempts_of(connection, job.id)
 
@@ -238,7 +238,7 @@ def document(services: RecordServices, workspace: str, name: str) -> dict[str, A
         Conflict: it is a run that was started outside any job.
     """
     job = get(services, workspace, name)
-    if job.type == "run":
+    if job.is_run:
         raise Conflict(
             f"`{name}` is a run without a job file", "it was started outside torchyard's jobs"
         )

@@ -15,7 +15,7 @@ from fastapi import Depends
 from torchyard.base.db import Database
 from torchyard.jobs import actions
 from torchyard.jobs.records import store
-from torchyard.jobs.records.types import ENDED, Job, JobError, Status
+from torchyard.jobs.records.types import COMMAND, ENDED, Job, JobError, Status
 from torchyard.jobs.services import RecordServices, Services, ServicesOf
 from torchyard.workspaces import access, rights
 from torchyard.workspaces.guarded_routes import Person
@@ -89,7 +89,7 @@ def stop_unable(services: Services, user: str = "") -> list[str]:
         # A sweep first: it would start other trials for those that end.
         live = [
             job
-            for type in (*services.job_types, "command")
+            for type in (*services.job_types, COMMAND)
             for job in store.jobs_in(connection, _LIVE, type)
         ]
     stopped = [job for job in live if (job.workspace, job.owner) in unable]

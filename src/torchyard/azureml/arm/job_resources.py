@@ -150,7 +150,7 @@ def common_parts(call: Call, job: Job, read: JobSpec) -> dict[str, Any]:
         "queueSettings": _queue(read, job.document),
         "notificationSetting": _notification(read),
         "parentJobName": read.parent_job_name or None,
-        "services": services(call, job, read.services if job.type == "command" else {}),
+        "services": services(call, job, read.services if job.has_ranks else {}),
     }
 
 

@@ -51,9 +51,7 @@ def put(services: Services, call: Call, name: str, experiment: str) -> Job:
             return actions.get(services, workspace, name)  # raises NotFound
         job = _create(services, call, name, experiment)
     changes: dict[str, Any] = {}
-    display_name = request.get("displayName") or (
-        request.get("name") if job.type == runs.RUN else None
-    )
+    display_name = request.get("displayName") or (request.get("name") if job.is_run else None)
     if display_name and display_name != job.display_name:
         changes["display_name"] = display_name
     if request.get("description") is not None and request["description"] != job.description:
@@ -108,7 +106,7 @@ def note_event(services: Services, call: Call, name: str) -> None:
         runs.change_run(services, call.workspace.name, name, status=status)
     elif status is Status.CANCELED and not job.status.ended:
         actions.cancel(services, call.workspace.name, name)
-    elif status is Status.FAILED and job.type != runs.RUN:
+    elif status is Status.FAILED and not job.is_run:
         # A job's own script sends only the error: the job fails when the script has ended. A
         # client outside sends then that the run failed, which stops the job.
         error = _error(call.document.get("data"))
@@ -119,7 +117,7 @@ def note_event(services: Services, call: Call, name: str) -> None:
 
 def _is_set_by_client(job: Job) -> bool:
     """Whether a client sets its status: that of a local run is set by its program."""
-    return job.type == runs.RUN and not local_runs.is_local(job)
+    return job.is_run and not local_runs.is_local(job)
 
 
 def _create(services: RecordServices, call: Call, name: str, experiment: str) -> Job:

@@ -72,7 +72,7 @@ def to_json(call: Call, job: Job) -> dict[str, Any]:
         "userTenantId": None,
         "upn": job.owner,
     }
-    is_script = job.type == "command" or local_runs.is_local(job)
+    is_script = job.has_ranks or local_runs.is_local(job)
     body = {
         "runNumber": job.id,
         "runId": job.name,
@@ -242,7 +242,7 @@ def outputs(job: Job, agent: str = "") -> dict[str, Any]:
     Args:
         agent: the client's User-Agent; azure-ai-ml has other names for types of data from 1.35 on.
     """
-    if job.type != "command":
+    if not job.has_ranks:
         return {}
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM

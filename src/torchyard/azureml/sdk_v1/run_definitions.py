@@ -37,7 +37,7 @@ def definition_of(services: Environments, job: Job) -> dict[str, Any] | None:
     if local is not None:
         environment = _environment(services, job.workspace, local["environment"])
         return {**local, "environment": environment}
-    if job.type != "command":
+    if not job.has_ranks:
         return None
     spec = parse_job(job).spec
     # As written in the job: MPI with one process is started without mpirun, but is still MPI.

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 
 from torchyard.jobs.admission.queue import MARGIN_S, SPOT_RANK
 from torchyard.jobs.records.attempt_store import attempts
-from torchyard.jobs.records.store import jobs
+from torchyard.jobs.records.store import HAS_RANKS, jobs
 from torchyard.jobs.records.types import Status
 
 _QUEUED = Status.QUEUED.value
@@ -148,7 +148,7 @@ def _of_rank(line: Line, priority_rank: int, now: datetime) -> Select[Any]:
         jobs.c.workspace == line.workspace,
         jobs.c.compute == line.compute,
         jobs.c.priority_rank == priority_rank,
-        jobs.c.type == "command",
+        HAS_RANKS,
         or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
     )
 

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from torchyard.base.db import insert_new, metadata
-from torchyard.jobs.records.store import jobs
+from torchyard.jobs.records.store import HAS_RANKS, jobs
 from torchyard.jobs.records.types import ENDED, Status
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
@@ -41,7 +41,7 @@ _HOLDING = (
     select(jobs.c.compute, func.count(), func.sum(jobs.c.node_count))
     .where(
         jobs.c.workspace == bindparam("place"),
-        jobs.c.type == "command",
+        HAS_RANKS,
         jobs.c.status.in_([status.value for status in HOLDING]),
         or_(bindparam("whose") == "", jobs.c.owner == bindparam("whose")),
         or_(jobs.c.status != Status.CANCEL_REQUESTED.value, jobs.c.attempt > 0),

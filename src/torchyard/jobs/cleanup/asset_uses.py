@@ -231,7 +231,7 @@ def _jobs_with(db: Database, workspace: str, text: str) -> list[Row[Any]]:
         select(jobs.c.name, jobs.c.status, jobs.c.owner, jobs.c.spec)
         .where(
             jobs.c.workspace == workspace,
-            jobs.c.type != "run",
+            ~store.IS_RUN,
             jobs.c.deleted.is_(False),
             cast(jobs.c.spec, Text).contains(needle, autoescape=True),
         )

@@ -18,7 +18,7 @@ from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of
 from torchyard.jobs import actions, owners
 from torchyard.jobs.records import experiment_store, removal_store, store
 from torchyard.jobs.records.removal_store import Mark
-from torchyard.jobs.records.types import ENDED, Job, Status
+from torchyard.jobs.records.types import COMMAND, ENDED, Job, Status
 from torchyard.jobs.services import RecordServices, Services
 from torchyard.models import registry
 from torchyard.workspaces.types import Identity
@@ -139,7 +139,7 @@ def needs(services: Services, workspace: str) -> dict[str, str]:
     with services.db.read() as connection:
         running = [
             job
-            for type in ("command", *services.job_types)
+            for type in (COMMAND, *services.job_types)
             for job in store.jobs_in(connection, _LIVE, type)
         ]
     for job in running:

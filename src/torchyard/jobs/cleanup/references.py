@@ -102,7 +102,7 @@ def environments(connection: Connection) -> Mapping[str, str]:
     jobs, attempts = store.jobs, attempt_store.attempts
     unclean = select(attempts.c.job_id).where(attempts.c.clean.is_(False))
     query = select(jobs.c.environment_hash, jobs.c.name).where(
-        jobs.c.type != "run",
+        ~store.IS_RUN,
         jobs.c.status.not_in([status.value for status in ENDED]) | jobs.c.id.in_(unclean),
     )
     return {row.environment_hash: row.name for row in connection.execute(query)}
@@ -115,7 +115,7 @@ def oldest_with_inputs(connection: Connection) -> tuple[datetime, str] | None:
     query = (
         select(jobs.c.created_at, jobs.c.name, jobs.c.spec)
         .where(
-            jobs.c.type != "run",
+            ~store.IS_RUN,
             jobs.c.status.not_in([status.value for status in ENDED]) | jobs.c.id.in_(unclean),
         )
         .order_by(jobs.c.created_at)

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 def is_there(services: FileServices, job: Job) -> bool:
     """Whether the job has such a file; while it waits, with what the build has said by now."""
-    if job.type == "command" and job.status is Status.PREPARING:
+    if job.has_ranks and job.status is Status.PREPARING:
         keep(services, job)
         with services.db.read() as connection:
             moved_on = store.job_by_id(connection, job.id).status is not Status.PREPARING

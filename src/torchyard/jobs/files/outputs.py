@@ -109,7 +109,7 @@ def check(services: FileServices, workspace: str, name: str, output: Output) -> 
 
 def destinations(job: Job) -> dict[str, OutputPlace]:
     """The place of every output of a job."""
-    return destinations_of(parse_job(job)) if job.type == "command" else {}
+    return destinations_of(parse_job(job)) if job.has_ranks else {}
 
 
 def destinations_of(job: CommandJob) -> dict[str, OutputPlace]:
@@ -141,7 +141,7 @@ def list_at_start(services: FileServices, job: Job) -> Iterator[tuple[str, str, 
     Raises:
         Unreachable: a datastore does not answer.
     """
-    if job.type != "command":
+    if not job.has_ranks:
         return
     command_job = parse_job(job)
     for name, output_place in destinations_of(command_job).items():

@@ -227,12 +227,12 @@ def end(
 
 def _add_messages(connection: Connection, job: Job, status: Status, now: datetime) -> None:
     """What is sent of the end, even if this server is killed at once."""
-    if job.type == "run":
+    if job.is_run:
         return  # it has no job file
     stored = workspaces.notifications_of(connection, job.workspace)
     if stored and _is_part(connection, job):
         stored = {}
-    names_recipients = job.type == "command" and (
+    names_recipients = job.has_ranks and (
         notification_settings.KEY in job.document or notification_settings.NOTIFY in job.properties
     )
     if not stored and not names_recipients:
@@ -252,7 +252,7 @@ def _is_part(connection: Connection, job: Job) -> bool:
     if not job.parent:
         return False
     above = store.job_named(connection, job.workspace, job.parent)
-    return above is not None and above.type not in ("command", "run")
+    return above is not None and not above.has_ranks and not above.is_run
 
 
 def _runs_below(connection: Connection, job: Job) -> list[int]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Text, cast, exists, func, or_, select
 
 from torchyard.jobs.records.attempt_store import attempt_nodes, attempts
-from torchyard.jobs.records.store import jobs
+from torchyard.jobs.records.store import HAS_RANKS, jobs
 from torchyard.jobs.records.types import NodeState, Status
 from torchyard.jobs.spec.elastic import MAX_NODES
 
@@ -23,7 +23,7 @@ _TO_PREPARE = (Status.NOT_STARTED.value, Status.PREPARING.value)
 # Needed in every round: built once.
 _WANTED = (
     select(jobs.c.environment_hash, func.min(jobs.c.id), func.count())
-    .where(jobs.c.status.in_(_TO_PREPARE), jobs.c.type == "command")
+    .where(jobs.c.status.in_(_TO_PREPARE), HAS_RANKS)
     .group_by(jobs.c.environment_hash)
 )
 _STILL_THERE = exists().where(
@@ -64,7 +64,7 @@ def to_prepare(
         .where(
             jobs.c.status.in_(statuses),
             jobs.c.environment_hash == environment_hash,
-            jobs.c.type == "command",
+            HAS_RANKS,
         )
         .order_by(jobs.c.id)
         .limit(limit)

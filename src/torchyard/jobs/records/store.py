@@ -48,7 +48,16 @@ from torchyard.jobs.records.attempt_store import attempt_nodes, attempts, error_
 from torchyard.jobs.records.experiment_store import Id, experiments
 from torchyard.jobs.records.job_events import Event, EventBody
 from torchyard.jobs.records.row_changes import JobColumns
-from torchyard.jobs.records.types import ENDED, CommandJob, Job, NewJob, Status, parse_job
+from torchyard.jobs.records.types import (
+    COMMAND,
+    ENDED,
+    RUN,
+    CommandJob,
+    Job,
+    NewJob,
+    Status,
+    parse_job,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -122,6 +131,8 @@ jobs = Table(
         *("experiment_id", "deleted", "started_at", "created_at", "name", "status", "ended_at"),
     ),
 )
+HAS_RANKS, IS_RUN = jobs.c.type == COMMAND, jobs.c.type == RUN
+"""As of `Job`, for queries."""
 RUN_NAME = case(
     (jobs.c.display_name == literal_column("''"), jobs.c.name), else_=jobs.c.display_name
 )
@@ -253,7 +264,7 @@ def children_in(connection: Connection, workspace: str) -> list[Job]:
 
 _RUNNING_RUNS = _jobs().where(
     jobs.c.status == Status.RUNNING.value,
-    jobs.c.type == "run",
+    IS_RUN,
     jobs.c.workspace == bindparam("place"),
     jobs.c.parent.in_(bindparam("above", expanding=True)),
 )
@@ -292,9 +303,7 @@ def archive_children(connection: Connection, workspace: str, parent: str, archiv
     connection.execute(update(jobs).where(*below, ended).values(archived=archived))
 
 
-def jobs_in(
-    connection: Connection, statuses: Collection[Status], type: str = "command"
-) -> list[Job]:
+def jobs_in(connection: Connection, statuses: Collection[Status], type: str = COMMAND) -> list[Job]:
     """Jobs of one type and all workspaces in these statuses, in the order of their submission."""
     rows = connection.execute(
         _jobs()
@@ -309,7 +318,7 @@ def owners_of_live(connection: Connection) -> list[tuple[str, str]]:
     statuses = [status.value for status in Status if status not in ENDED]
     rows = connection.execute(
         select(jobs.c.workspace, jobs.c.owner)
-        .where(jobs.c.status.in_(statuses), jobs.c.type != "run")
+        .where(jobs.c.status.in_(statuses), ~IS_RUN)
         .distinct()
     )
     return [(row.workspace, row.owner) for row in rows]
@@ -319,7 +328,7 @@ def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str],
     """By workspace and cluster, how many nodes the queued jobs ask for; who pauses does not."""
     rows = connection.execute(
         select(jobs.c.workspace, jobs.c.compute, func.sum(jobs.c.node_count))
-        .where(jobs.c.type == "command", jobs.c.status == Status.QUEUED.value)
+        .where(HAS_RANKS, jobs.c.status == Status.QUEUED.value)
         .where(or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now))
         .group_by(jobs.c.workspace, jobs.c.compute)
     )
@@ -364,7 +373,7 @@ def _at(
 ) -> list[Job]:
     rows = connection.execute(
         _jobs()
-        .where(jobs.c.type == "command", jobs.c.status.in_([status.value for status in statuses]))
+        .where(HAS_RANKS, jobs.c.status.in_([status.value for status in statuses]))
         .where(jobs.c.workspace == workspace, jobs.c.compute == compute)
         .order_by(jobs.c.priority_rank, jobs.c.id)
     )

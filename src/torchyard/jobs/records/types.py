@@ -18,6 +18,9 @@ from torchyard.jobs.spec import job_spec
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.shared.plan import LOCAL
 
+COMMAND, RUN = "command", "run"
+"""The types of jobs of this package; packages above it have others."""
+
 
 class Status(str, Enum):
     """Azure ML's names."""
@@ -130,6 +133,16 @@ class Job:
     gpus: int = 0
     started_steady: str = ""
     duration_s: float | None = None
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether nodes run it: of other types, the jobs below it have them."""
+        return self.type == COMMAND
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it was started outside any job."""
+        return self.type == RUN
 
 
 @dataclass(frozen=True, kw_only=True)

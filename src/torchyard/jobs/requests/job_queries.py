@@ -25,8 +25,8 @@ from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.history import history_store
 from torchyard.jobs.records import experiment_store, job_masking
 from torchyard.jobs.records.job_candidates import Having
-from torchyard.jobs.records.types import Job, Status
-from torchyard.jobs.requests import job_search, runs
+from torchyard.jobs.records.types import COMMAND, RUN, Job, Status
+from torchyard.jobs.requests import job_search
 from torchyard.jobs.requests.job_search import JobFilter, JobOrder, PageEnd
 from torchyard.jobs.requests.to_json import summary_json
 from torchyard.jobs.services import RecordServices, Services
@@ -186,7 +186,7 @@ def _experiment_id(connection: Connection, workspace: str, name: str) -> int | N
 
 
 def _type(services: Services, text: str) -> str:
-    types = ("command", *services.job_types, runs.RUN)
+    types = (COMMAND, *services.job_types, RUN)
     if text and text.lower() not in types:
         raise InvalidInput(f"`type` is `{text[:80]}`", f"use {', '.join(types)}", at=("type",))
     return text.lower()

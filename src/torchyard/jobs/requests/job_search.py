@@ -42,7 +42,7 @@ from torchyard.jobs.history.history_store import PARAM_NUMBER, PARAM_START, metr
 from torchyard.jobs.records import job_candidates, store, text_index
 from torchyard.jobs.records.job_candidates import Having, Source
 from torchyard.jobs.records.store import RUN_NAME, jobs, tag_of
-from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.records.types import COMMAND, RUN, Job, Status
 
 # Texts of PostgreSQL that are surely numbers in a float's range; SQLite reads them as JSON.
 _NUMBER = r"^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
@@ -303,7 +303,7 @@ def _conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]
         above = jobs.alias()
         is_job = (
             above.c.workspace == job_filter.workspace,
-            above.c.type.not_in(("command", "run")),
+            above.c.type.not_in((COMMAND, RUN)),
         )
         wheres.append(jobs.c.parent.not_in(select(above.c.name).where(*is_job)))
     if job_filter.created_from is not None:

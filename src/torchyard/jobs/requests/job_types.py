@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound, TorchyardError, nearest
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import COMMAND, Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import JobType, Services
 from torchyard.jobs.spec import job_spec
@@ -61,7 +61,7 @@ def _faults_of_nearest_type(
     services: Services, workspace: str, document: Mapping[str, Any]
 ) -> list[TorchyardError]:
     """What else is wrong with a file whose type is misspelt, or that of an older schema."""
-    guess = nearest(str(document["type"]), ("command", *services.job_types))
+    guess = nearest(str(document["type"]), (COMMAND, *services.job_types))
     if not guess:
         return []
     try:

@@ -39,7 +39,7 @@ def create(
 
 def is_awaited(job: Job) -> bool:
     waits = job.retry_at is not None and job.attempt == 0 and not job.status.ended
-    return waits and job.type == "command" and not job.document.get("code")
+    return waits and job.has_ranks and not job.document.get("code")
 
 
 def add(services: Services, job: Job, snapshot_id: str) -> None:

@@ -27,7 +27,7 @@ _KEY = "local_run"
 
 def definition_of(job: Job) -> Mapping[str, Any] | None:
     """What the client said of a local run; None of any other run and of a job."""
-    return job.document.get(_KEY) if job.type == runs.RUN else None
+    return job.document.get(_KEY) if job.is_run else None
 
 
 def is_local(job: Job) -> bool:

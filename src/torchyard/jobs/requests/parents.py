@@ -76,7 +76,7 @@ def end(
 def reopen(connection: Connection, job: Job, now: datetime) -> Job:
     """Let an ended job go on: there is more for it to do."""
     current = store.job_by_id(connection, job.id)
-    assert current.status.ended and current.type != "command", current.name
+    assert current.status.ended and not current.has_ranks, current.name
     store.change_job(
         connection,
         job.id,

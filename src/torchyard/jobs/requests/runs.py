@@ -26,12 +26,11 @@ from torchyard.jobs.records import (
 )
 from torchyard.jobs.records.dataset_inputs import DatasetInput
 from torchyard.jobs.records.row_changes import JobColumns
-from torchyard.jobs.records.types import Experiment, Job, JobError, NewJob, Status
+from torchyard.jobs.records.types import RUN, Experiment, Job, JobError, NewJob, Status
 from torchyard.jobs.requests import run_search
 from torchyard.jobs.requests.run_search import View
 from torchyard.jobs.services import RecordServices
 
-RUN = "run"
 # Changes of tags, or what they are for the tags that there are, asked where nobody else writes.
 Tags = Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str | None]]
 _IDS_A_QUERY = 500
@@ -275,7 +274,7 @@ def change_run(
         if display_name is not None:
             values["display_name"] = display_name
         if status is not None:
-            assert job.type == RUN, f"{job.name} is a job"
+            assert job.is_run, f"{job.name} is a job"
             values["status"] = status.value
             values["ended_at"] = ended_at or services.clock.now() if status.ended else None
         if deleted is not None:

@@ -36,7 +36,7 @@ from torchyard.jobs.admission import choosing, gpus, queue, quota_checks, storag
 from torchyard.jobs.files import outputs
 from torchyard.jobs.messages import checks
 from torchyard.jobs.records import names, progress, store
-from torchyard.jobs.records.types import Job, NewJob, Status
+from torchyard.jobs.records.types import COMMAND, Job, NewJob, Status
 from torchyard.jobs.requests import pinning
 from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.jobs.spec import (
@@ -308,7 +308,7 @@ def _new_job(
     return NewJob(
         workspace=workspace,
         name=name,
-        type="command",
+        type=COMMAND,
         experiment_id=experiment.id,
         status=Status.NOT_STARTED,
         owner=identity.user,
