@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torchyard.executors import engines
 from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineRefused, EngineUnreachable, Handle, Status
 from torchyard.executors.fake import FakeEngine, FakeExecutor
+from torchyard.executors.runner_client import RunnerClient
 from torchyard.shared.plan import LaunchPlan
 
 PLAN = LaunchPlan("a1", 1, "job", "default", "e", "true", "http://s", "t", "u", "/scratch")
@@ -20,7 +22,9 @@ PLAN = LaunchPlan("a1", 1, "job", "default", "e", "true", "http://s", "t", "u", 
 def test_slurm_starts_nothing_beside_a_runner_and_what_runs_is_still_seen() -> None:
     """Its jobs would be the server's own user, which the runner is there to prevent."""
     slurm = FakeExecutor()
-    every = Engines(FakeExecutor(), {"slurm": lambda: slurm}, {"slurm": engines.AS_SERVER})  # type: ignore[dict-item, return-value]
+    refused = engines.refused(RunnerClient(Path("/nowhere")))
+    assert refused.keys() == {"slurm"} and engines.refused(None) == {}
+    every = Engines(FakeExecutor(), {"slurm": lambda: slurm}, refused)  # type: ignore[dict-item, return-value]
     with pytest.raises(EngineRefused, match="server's own Unix user"):
         every.launch(replace(PLAN, engine="slurm"))
     with pytest.raises(EngineRefused):

@@ -220,8 +220,7 @@ def _engines(
     runner: RunnerClient | None,
 ) -> Engines:
     installed = engines.openers(home, environ, LaunchFiles(home), for_nodes, runner)
-    refused = {engines.SLURM: engines.AS_SERVER} if runner is not None else {}
-    return Engines(local, {**installed, **further}, refused)
+    return Engines(local, {**installed, **further}, engines.refused(runner))
 
 
 def _open_database(home: Path, database: str, shared: bool) -> Database:

@@ -19,17 +19,11 @@ from torchyard.base.errors import InvalidSpec, did_you_mean, moved, nearest
 from torchyard.base.fields import described, texts, unknown_key
 from torchyard.compute.types import LOCAL
 from torchyard.executors.cluster_settings import ClusterSettings, NodeSettings
-from torchyard.executors.engines import RAY, SLURM
-from torchyard.executors.ray.settings import RaySettings
-from torchyard.executors.slurm.settings import SlurmSettings
+from torchyard.executors.engines import settings as settings_of_engines
 
 PREFIX = "torchyard."
 _MAPPING = "torchyard"
-_MODELS: Mapping[str, type[ClusterSettings]] = {
-    LOCAL: ClusterSettings,
-    RAY: RaySettings,
-    SLURM: SlurmSettings,
-}
+_MODELS = settings_of_engines()
 _SCHEMAS = [model.as_json_schema()["properties"] for model in _MODELS.values()]
 MAPPING = By(
     lambda value, at: value,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from typing_extensions import Self
@@ -147,6 +147,9 @@ def _grace(key: str, value: str, at: At) -> None:
 
 class ClusterSettings(Document):
     """Those of the engine `local`, which every engine has."""
+
+    runs_as_server: ClassVar[bool] = False
+    """Whether the engine starts jobs as the server's own Unix user, a runner or none."""
 
     spill_over: str = declared(
         "", "the cluster where jobs start that would wait here", Setting("other-cluster")

@@ -10,8 +10,6 @@ while, so that it does not hold up the jobs of others.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import threading
 import time
@@ -20,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torchyard.base.feature import load
+from torchyard.executors.cluster_settings import ClusterSettings
 from torchyard.executors.executor import (
     Engine,
     EngineCluster,
@@ -35,11 +35,6 @@ from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.shared.plan import LOCAL, LaunchPlan
 
-# Slurm starts jobs as who submits them, and that is the server.
-AS_SERVER = EngineRefused(
-    "jobs on Slurm run as the server's own Unix user, and this server has a runner so that none do",
-    "run a server of your own on a login node; torchyard can't submit as other users yet",
-)
 Opener = Callable[[], Engine]
 _T = TypeVar("_T")
 # What tells the clusters of an engine apart, in its settings and in handles.
@@ -49,9 +44,16 @@ _CLUSTER_KEYS = ("address", "head", "config")
 _SLOW_S = 0.5
 _PAUSES = 3.0
 _LONGEST_PAUSE_S = 30.0
-RAY, SLURM = "ray", "slurm"
-# `open_engine(home, environ, launches, server) -> Engine` of each; Ray's is told the runner, too.
-_MODULES = {RAY: "torchyard.executors.ray.engine", SLURM: "torchyard.executors.slurm.engine"}
+
+ENGINES = ("ray", "slurm")
+"""Those beside `local`; each is a folder beside this module, with `open_engine` in engine.py and
+`SETTINGS` in settings.py."""
+
+
+def settings() -> dict[str, type[ClusterSettings]]:
+    """What a cluster's document may say of each engine."""
+    further = {engine: load(f"executors.{engine}.settings:SETTINGS") for engine in ENGINES}
+    return {LOCAL: ClusterSettings, **further}
 
 
 def openers(
@@ -61,22 +63,30 @@ def openers(
     server: ServerForNodes,
     runner: RunnerClient | None = None,
 ) -> dict[str, Opener]:
-    """How to open the engines that this installation has, by name; imports none of them."""
-    further = {RAY: [runner]}
+    """How to open the engines, by name; imports none of them."""
     return {
-        engine: partial(_open, module, home, environ, launches, server, *further.get(engine, []))
-        for engine, module in _MODULES.items()
-        if _is_installed(module)
+        engine: partial(_open, engine, home, environ, launches, server, runner)
+        for engine in ENGINES
     }
 
 
-def _is_installed(module: str) -> bool:
-    package = module.rpartition(".")[0]
-    return importlib.util.find_spec(package) is not None
+def refused(runner: RunnerClient | None) -> dict[str, EngineRefused]:
+    """The engines that may start nothing on this server, with the reason."""
+    if runner is None:
+        return {}
+    return {
+        engine: EngineRefused(
+            f"jobs on {engine} run as the server's own Unix user, and this server has a runner so "
+            "that none do",
+            "run a server of your own on a login node; torchyard can't submit as other users yet",
+        )
+        for engine, model in settings().items()
+        if model.runs_as_server and engine != LOCAL
+    }
 
 
-def _open(module: str, *arguments: Any) -> Engine:
-    engine: Engine = importlib.import_module(module).open_engine(*arguments)
+def _open(name: str, *arguments: Any) -> Engine:
+    engine: Engine = load(f"executors.{name}.engine:open_engine")(*arguments)
     return engine
 
 
@@ -188,7 +198,7 @@ class Engines:
 
     def is_local(self, engine: str) -> bool:
         """Whether its attempts work in folders of this machine."""
-        return engine not in self._openers and engine not in _MODULES
+        return engine not in self._openers and engine not in ENGINES
 
     def _ask(self, engine: str, body: Mapping[str, Any], question: Callable[[], _T]) -> _T:
         """

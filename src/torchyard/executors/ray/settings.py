@@ -72,3 +72,6 @@ class RaySettings(NodeSettings):
                 "write `torchyard: {engine: ray, address: 10.0.0.5:6379}`, or `start: true` for a "
                 "head that torchyard starts",
             )
+
+
+SETTINGS = RaySettings

@@ -27,6 +27,7 @@ from torchyard.executors.executor import (
     Status,
 )
 from torchyard.executors.launch_files import LaunchFiles
+from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import ServerForNodes
 from torchyard.executors.slurm import batch_script, cluster, job_states, limits, pending_reasons
 from torchyard.executors.slurm.commands import JobRow, Slurm
@@ -44,9 +45,15 @@ _DELIVERY_S = 60.0
 
 
 def open_engine(
-    home: Path, environ: Mapping[str, str], launches: LaunchFiles, server: ServerForNodes
+    home: Path,
+    environ: Mapping[str, str],
+    launches: LaunchFiles,
+    server: ServerForNodes,
+    runner: RunnerClient | None = None,
 ) -> SlurmEngine:
-    """The engine of one server; it asks Slurm nothing before it is used."""
+    """The engine of one server; it asks Slurm nothing before it is used, and no runner ever: Slurm
+    starts jobs as who submits them.
+    """
     return SlurmEngine(home, environ, launches, server)
 
 

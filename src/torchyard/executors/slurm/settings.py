@@ -10,6 +10,7 @@ for another option or for a file.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from torchyard.base.documents.checks import At, Truth
 from torchyard.base.documents.models import declared
@@ -36,6 +37,8 @@ def _option(key: str, value: str, at: At) -> None:
 
 class SlurmSettings(NodeSettings):
     """Empty texts leave the choice to Slurm."""
+
+    runs_as_server: ClassVar[bool] = True
 
     partition: str = declared("", "as of sbatch", Setting("gpu"))
     account: str = declared("", "as of sbatch", Setting("vision"))
@@ -80,3 +83,6 @@ class SlurmSettings(NodeSettings):
         if self.exclusive:
             words.append("--exclusive")
         return words + list(self.sbatch_options)
+
+
+SETTINGS = SlurmSettings
