@@ -116,6 +116,7 @@ def build(
         InvalidInput: the database can't be used, or can't be shared.
         Conflict: it is another home's, or in use by servers that exclude this one.
     """
+    job_types = _job_types()  # with the tables of a new database
     clock, node = clock or SystemClock(), _prepared(home, node or NodeFolder(home))
     db, signals, wakeup = _open_database(home, database, shared), Signals(), threading.Event()
     sharing = _share(db, home, node, url, wakeup, signals, shared)
@@ -143,13 +144,13 @@ def build(
         runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
         messages=messages or MessageSettings(),
-        job_types=_job_types(),
+        job_types=job_types,
     )
     return _parts(services, environ, url, sharing)
 
 
 def _job_types() -> dict[str, JobType]:
-    """By `Job.type`; those tables are known from now on that name files which are to be kept."""
+    """By `Job.type`; from now on the tables of every feature are known."""
     for feature in features():
         for module in feature.tables:
             import_module(f"torchyard.{module}")

@@ -24,7 +24,8 @@ class Feature:
         job_types: beside `command`, each with the name of a `JobType`.
         keepers: names of what runs beside requests: `keeping(services, state)` is an asynchronous
             context manager, `state` that of the application.
-        tables: modules whose tables must be known from the start, since they name files to keep.
+        tables: modules of tables, which a new database gets, and in which `yard gc` looks for files
+            to keep.
     """
 
     def __init__(

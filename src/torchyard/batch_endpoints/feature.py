@@ -18,5 +18,5 @@ FEATURE = Feature(
     routes={
         ("batch-endpoints",): ["batch_endpoints.http.routes"],
     },
-    tables=["batch_endpoints.actions.endpoints"],
+    tables=["batch_endpoints.records.store"],
 )

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from torchyard.base import clock
 from torchyard.base.documents.checks import At
-from torchyard.base.documents.faults import joined, without
+from torchyard.base.documents.faults import joined, reaches, without
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
@@ -530,7 +530,7 @@ class Jobs(JobReader):
             except InvalidInput as error:
                 errors.append(error)
                 if not error.at or error.at in missing:
-                    raise joined(errors, document, ()) from None
+                    raise joined(errors, None, ()) from None
                 missing.append(error.at)
         if not errors:
             return files
@@ -538,9 +538,10 @@ class Jobs(JobReader):
             with files.locating():
                 self._check(files.document)
         except InvalidInput as error:
-            told = (error, *error.others)
-            errors += [each for each in told if not _is_beside(each.at, missing)]
-        raise joined(errors, document, ())
+            # Of what is not in the document, a file that is missing may be the cause.
+            there = [each for each in (error, *error.others) if reaches(document, each.at)]
+            errors += [each for each in there if not _is_beside(each.at, missing)]
+        raise joined(errors, None, ())
 
     def _check(self, document: Mapping[str, Any]) -> Strings:
         response = self._transport.post(f"{self._path}/validate", document)

@@ -19,4 +19,5 @@ FEATURE = Feature(
         ("online-endpoints",): ["endpoints.http.routes"],
     },
     keepers=["endpoints.running.keeper:keeping"],
+    tables=["endpoints.records.store"],
 )

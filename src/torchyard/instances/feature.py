@@ -9,4 +9,5 @@ FEATURE = Feature(
         ("instances",): ["instances.routes"],
     },
     keepers=["instances.keeper:keeping"],
+    tables=["instances.store"],
 )

@@ -13,4 +13,5 @@ FEATURE = Feature(
         "release": "releases.job_types:RELEASES",
     },
     keepers=["releases.running.keeper:keeping"],
+    tables=["releases.records.store"],
 )

@@ -10,4 +10,5 @@ FEATURE = Feature(
     },
     job_types={"sweep": "sweeps.actions:JOBS"},
     keepers=["sweeps.running.keeper:keeping"],
+    tables=["sweeps.records.trial_store"],
 )

@@ -67,6 +67,15 @@ def entries(
     return values
 
 
+def reaches(body: Any, place: Sequence[str | int]) -> bool:
+    """Whether there is something at this place, which is not the document as a whole."""
+    for step in place:
+        if not isinstance(body, Mapping) or step not in body:
+            return isinstance(body, list)
+        body = body[step]
+    return bool(place)
+
+
 def shown_key(key: Any) -> str:
     """A key as text: those of files may be numbers, those of JSON half a character."""
     return str(key).encode("utf-8", "backslashreplace").decode()

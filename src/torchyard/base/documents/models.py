@@ -34,7 +34,15 @@ from typing_extensions import Self
 from torchyard.base import fields
 from torchyard.base.documents import expressions
 from torchyard.base.documents.checks import At, By, Check, Holds, Key, Refused, Support
-from torchyard.base.documents.faults import MOST, Positions, Renamed, joined, shown_key, without
+from torchyard.base.documents.faults import (
+    MOST,
+    Positions,
+    Renamed,
+    joined,
+    reaches,
+    shown_key,
+    without,
+)
 from torchyard.base.errors import InvalidSpec
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -163,7 +171,7 @@ class Document(BaseModel):
         faults += [
             fault
             for place, fault in (_broken_rules(model, (), at, broken) if model else ())
-            if place not in unknown or _reaches(named.body, fault.at[len(at) :])
+            if place not in unknown or reaches(named.body, fault.at[len(at) :])
         ]
         further = cls._further_faults(named.body, at) if model else []
         for fault in (*faults, *further):
@@ -332,15 +340,6 @@ def _called(at: At) -> str:
     if len(at) > 1 and isinstance(at[-1], int):
         return f"{at[-2]}.{at[-1]}"
     return str(at[-1]) if at else ""
-
-
-def _reaches(body: Any, place: Sequence[str | int]) -> bool:
-    """Whether there is something at this place, which is not the document as a whole."""
-    for step in place:
-        if not isinstance(body, Mapping) or step not in body:
-            return isinstance(body, list)
-        body = body[step]
-    return bool(place)
 
 
 def _one_at_each_place(
