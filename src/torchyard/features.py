@@ -1,7 +1,7 @@
 """What torchyard consists of.
 
 Owns: which packages register something, in the order of lists that people see.
-Leaves: what each registers to its `feature.py`.
+Leaves: what each registers to the module `feature` of its package.
 Always: the first that claims a path serves it; one with a longer path stands before.
 """
 

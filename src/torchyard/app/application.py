@@ -67,7 +67,7 @@ from torchyard.jobs.messages.sender import Sender
 from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.logs import Logs
 from torchyard.jobs.records.signals import Signals
-from torchyard.jobs.services import JobType, Services
+from torchyard.jobs.services import Services
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import SingleServer
 from torchyard.servers.sharing import Sharing
@@ -83,6 +83,9 @@ if TYPE_CHECKING:
     from torchyard.sign_in.routes import SignIn
 
 _log = logging.getLogger(__name__)
+# A new database gets the tables of every feature.
+for _module in (name for feature in features() for name in feature.tables):
+    import_module(f"torchyard.{_module}")
 
 
 def build(
@@ -116,7 +119,6 @@ def build(
         InvalidInput: the database can't be used, or can't be shared.
         Conflict: it is another home's, or in use by servers that exclude this one.
     """
-    job_types = _job_types()  # with the tables of a new database
     clock, node = clock or SystemClock(), _prepared(home, node or NodeFolder(home))
     db, signals, wakeup = _open_database(home, database, shared), Signals(), threading.Event()
     sharing = _share(db, home, node, url, wakeup, signals, shared)
@@ -144,17 +146,8 @@ def build(
         runner=runner,
         membership=sharing.lease if sharing else SingleServer(),
         messages=messages or MessageSettings(),
-        job_types=job_types,
     )
     return _parts(services, environ, url, sharing)
-
-
-def _job_types() -> dict[str, JobType]:
-    """By `Job.type`; from now on the tables of every feature are known."""
-    for feature in features():
-        for module in feature.tables:
-            import_module(f"torchyard.{module}")
-    return {kind: load(name) for each in features() for kind, name in each.job_types.items()}
 
 
 def _datastores(
@@ -187,6 +180,8 @@ def _divided_blobs(home: Path, db: Database) -> BlobFolders:
 def _parts(
     services: Services, environ: Mapping[str, str], url: str, sharing: Sharing | None
 ) -> Parts:
+    for feature in features():
+        services.job_types.update({kind: load(name) for kind, name in feature.job_types.items()})
     signer = Signer(services.home, services.for_nodes.server_id)
     access = Access(services.db, services.clock, signer, hold.is_held(services.home))
     scheduler = Scheduler(services, services.engines, url)

@@ -1,7 +1,7 @@
 """What a package registers with the server and with the command line.
 
 Owns: the form of it, and loading what a name stands for.
-Leaves: what there is to the `feature.py` of each package, which ones there are to features.py.
+Leaves: what there is to the module `feature` of each package, which ones there are to features.py.
 Always: all is named by texts and loaded when it is first used; nothing is imported here, so that
 `yard --help` costs no more than Python itself.
 """

@@ -46,8 +46,8 @@ _PAUSES = 3.0
 _LONGEST_PAUSE_S = 30.0
 
 ENGINES = ("ray", "slurm")
-"""Those beside `local`; each is a folder beside this module, with `open_engine` in engine.py and
-`SETTINGS` in settings.py."""
+"""Those beside `local`; each is a folder beside this module, whose module `engine` has
+`open_engine`, and `settings` has `SETTINGS`."""
 
 
 def settings() -> dict[str, type[ClusterSettings]]:
