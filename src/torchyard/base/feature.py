@@ -22,6 +22,7 @@ class Feature:
             within a workspace.
         is_described: whether OpenAPI describes these routes.
         job_types: beside `command`, each with the name of a `JobType`.
+        azure_jobs: the same types in Azure's words, each the name of a `JobKind`.
         keepers: names of what runs beside requests: `keeping(services, state)` is an asynchronous
             context manager, `state` that of the application.
         tables: modules of tables, which a new database gets, and in which `yard gc` looks for files
@@ -35,6 +36,7 @@ class Feature:
         routes: Mapping[Sequence[str], Sequence[str]] | None = None,
         is_described: bool = True,
         job_types: Mapping[str, str] | None = None,
+        azure_jobs: Mapping[str, str] | None = None,
         keepers: Sequence[str] = (),
         tables: Sequence[str] = (),
     ) -> None:
@@ -42,6 +44,7 @@ class Feature:
         self.routes = routes or {}
         self.is_described = is_described
         self.job_types = job_types or {}
+        self.azure_jobs = azure_jobs or {}
         self.keepers = keepers
         self.tables = tables
 

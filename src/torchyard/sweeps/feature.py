@@ -9,6 +9,7 @@ FEATURE = Feature(
         ("sweeps",): ["sweeps.http.routes"],
     },
     job_types={"sweep": "sweeps.actions:JOBS"},
+    azure_jobs={"sweep": "azureml.arm.sweep_jobs:SWEEPS"},
     keepers=["sweeps.running.keeper:keeping"],
     tables=["sweeps.records.trial_store"],
 )

@@ -1,7 +1,7 @@
 """A job of any type as an Azure resource.
 
-Owns: which module translates which type.
-Leaves: the translation to job_resources.py and sweep_resources.py.
+Owns: what every job's resource has.
+Leaves: the properties to the types, see job_kinds.py.
 Always: a run that was started outside any job has no properties: clients read it from the run
 history.
 """
@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchyard.azureml.arm import job_resources, sweep_resources
+from torchyard.azureml.arm import job_kinds
 from torchyard.azureml.arm.resources import Resource
 from torchyard.azureml.common.calls import Call
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
-from torchyard.sweeps.actions import TYPE as SWEEP
 
-COMMAND = "command"
-TRANSLATED = {COMMAND: job_resources.command, SWEEP: sweep_resources.sweep}
-"""By `Job.type`, what makes its resource's properties."""
+KINDS = job_kinds.kinds()
 
 
 def to_resource(
@@ -30,8 +27,8 @@ def to_resource(
         environment_hash: of the job's environment; needed if that has no name.
         params: what the job's script logged as its parameters.
     """
-    translate = TRANSLATED.get(job.type)
-    properties = None if translate is None else translate(call, job, environment_hash)
+    kind = KINDS.get(job.type)
+    properties = None if kind is None else kind.properties(call, job, environment_hash)
     if properties is not None and params:
         properties["parameters"] = job_masking.masked(job, dict(params))
     return Resource(

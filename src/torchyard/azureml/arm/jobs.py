@@ -1,7 +1,7 @@
 """Jobs as Azure Resource Manager resources.
 
 Owns: creating, changing, listing, canceling and deleting jobs by Azure's JSON.
-Leaves: reading a body to job_documents.py and sweep_documents.py, a job's JSON to job_views.py.
+Leaves: reading a body to job_documents.py and what other types have, a job's JSON to job_views.py.
 Always: a repeated create returns the existing job; a PUT of an existing job changes only its
 description, tags and the like.
 """
@@ -10,17 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
-from torchyard.azureml.arm import (
-    assets,
-    job_resources,
-    job_views,
-    sweep_documents,
-    sweep_resubmission,
-)
+from torchyard.azureml.arm import assets, job_resources, job_views
 from torchyard.azureml.arm.job_documents import NOT_SERVED, Reader
+from torchyard.azureml.arm.job_views import KINDS
 from torchyard.azureml.arm.resources import (
     Action,
     Page,
@@ -35,10 +29,9 @@ from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs import actions, owners
 from torchyard.jobs.cleanup import deletion, removal
-from torchyard.jobs.records.types import Job
-from torchyard.jobs.requests import job_queries, resubmission, submission
+from torchyard.jobs.records.types import COMMAND, Job
+from torchyard.jobs.requests import job_queries, job_types
 from torchyard.jobs.services import Services
-from torchyard.sweeps import actions as sweeps
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Role
 
@@ -76,7 +69,7 @@ class Jobs:
             tags=[tag] if tag else (),
             before=continuation_id(request.after),
             limit=request.limit,
-            types=[kind] if kind in job_views.TRANSLATED else tuple(job_views.TRANSLATED),
+            types=[kind] if kind in KINDS else tuple(KINDS),
             with_trials=False,
         )
         has_more = len(jobs) == request.limit and not assets.query_value(call, "top")
@@ -93,25 +86,36 @@ class Jobs:
         return self._resource(call, job, self.services.history.params(job.id))
 
     def put(self, call: Call, name: str) -> PutResult:
-        workspace = call.workspace.name
         if call.method == "PATCH":
-            job = actions.get(self.services, workspace, name)
-            return PutResult(self._resource(call, self._change(call, job)), new=False)
+            return self._patch(call, name)
         _matches(call, name)
-        existing = actions.find_by_name(self.services.db, workspace, name)
-        reader = Reader(workspace, lambda code_id: self._snapshot(call, existing, code_id))
-        is_sweep = str(call.properties.get("jobType") or "").lower() == sweep_documents.KIND
-        read = partial(sweep_documents.read, reader) if is_sweep else reader.read
-        document = read(name, call.properties)
-        if existing is None:
-            create = sweeps.create if is_sweep else submission.create_new
-            job, is_new = create(self.services, workspace, document, call.identity)
-            if is_new:
-                return PutResult(self._resource(call, job))
-        else:
-            job = existing
-        self._require_same(job, document)
+        existing = actions.find_by_name(self.services.db, call.workspace.name, name)
+        return self._create(call, name) if existing is None else self._again(call, existing)
+
+    def _patch(self, call: Call, name: str) -> PutResult:
+        job = actions.get(self.services, call.workspace.name, name)
         return PutResult(self._resource(call, self._change(call, job)), new=False)
+
+    def _create(self, call: Call, name: str) -> PutResult:
+        document = self._document(call, name, None)
+        workspace = call.workspace.name
+        job, is_new = job_types.create(self.services, workspace, document, call.identity)
+        return PutResult(self._resource(call, job)) if is_new else self._again(call, job)
+
+    def _again(self, call: Call, job: Job) -> PutResult:
+        """A job that is there, sent again: it must be the same but for what may be changed."""
+        self._require_same(job, self._document(call, job.name, job))
+        return PutResult(self._resource(call, self._change(call, job)), new=False)
+
+    def _document(self, call: Call, name: str, job: Job | None) -> dict[str, Any]:
+        """What the body of a request means.
+
+        Args:
+            job: the one of that name, if it is there.
+        """
+        reader = Reader(call.workspace.name, lambda code_id: self._snapshot(call, job, code_id))
+        kind = KINDS.get(str(call.properties.get("jobType") or "").lower(), KINDS[COMMAND])
+        return kind.read(reader, name, call.properties)
 
     def delete(self, call: Call, name: str) -> None:
         owners.refuse_foreign_names(self.services.db, call.identity, call.workspace.name, name)
@@ -130,7 +134,7 @@ class Jobs:
         identity = replace(call.identity, own_only=call.identity.role is Role.DATA_SCIENTIST)
         owners.refuse_foreign(identity, job)
         properties = call.properties
-        if job.type not in job_views.TRANSLATED:
+        if job.type not in KINDS:
             raise InvalidInput(f"`{job.name}` is a run that was started outside any job")
         fields: dict[str, Any] = {
             field: properties[key]
@@ -157,14 +161,11 @@ class Jobs:
         trial = document.get("trial") or document
         if self._is_anonymous_environment(job, trial.get("environment")):
             trial["environment"] = _trial_of(job)["environment"]
-        if job.type == sweeps.TYPE:
-            sweep_resubmission.require_same(self.services, job, document)
-        else:
-            resubmission.require_same(self.services, job, document)
+        KINDS.get(job.type, KINDS[COMMAND]).require_same(self.services, job, document)
 
     def _snapshot(self, call: Call, job: Job | None, code_id: str) -> str:
         """The snapshot of a code; clients see a job's own snapshot as the name of its code."""
-        if job is not None and job.type in job_views.TRANSLATED:
+        if job is not None and job.type in KINDS:
             snapshot = str(_trial_of(job).get("code") or "").removeprefix(SNAPSHOT_PREFIX)
             if snapshot and code_id.endswith(f"/codes/{snapshot}/versions/1"):
                 return snapshot
@@ -180,7 +181,7 @@ class Jobs:
     def _resource(self, call: Call, job: Job, params: Mapping[str, str] | None = None) -> Resource:
         environment = _trial_of(job).get("environment")
         environment_hash = ""
-        if job.type in job_views.TRANSLATED and not isinstance(environment, str):
+        if job.type in KINDS and not isinstance(environment, str):
             environment_hash = actions.environment_hash(self.services.db, job)
         return job_views.to_resource(call, job, environment_hash, params)
 
