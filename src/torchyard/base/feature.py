@@ -22,6 +22,7 @@ class Feature:
             within a workspace.
         is_described: whether OpenAPI describes these routes.
         job_types: beside `command`, each with the name of a `JobType`.
+        job_pages: of the same types, the function of what `yard job show` shows below a job's page.
         azure_jobs: the same types in Azure's words, each the name of a `JobKind`.
         keepers: names of what runs beside requests: `keeping(services, state)` is an asynchronous
             context manager, `state` that of the application.
@@ -36,6 +37,7 @@ class Feature:
         routes: Mapping[Sequence[str], Sequence[str]] | None = None,
         is_described: bool = True,
         job_types: Mapping[str, str] | None = None,
+        job_pages: Mapping[str, str] | None = None,
         azure_jobs: Mapping[str, str] | None = None,
         keepers: Sequence[str] = (),
         tables: Sequence[str] = (),
@@ -44,6 +46,7 @@ class Feature:
         self.routes = routes or {}
         self.is_described = is_described
         self.job_types = job_types or {}
+        self.job_pages = job_pages or {}
         self.azure_jobs = azure_jobs or {}
         self.keepers = keepers
         self.tables = tables

@@ -9,6 +9,7 @@ FEATURE = Feature(
         ("sweeps",): ["sweeps.http.routes"],
     },
     job_types={"sweep": "sweeps.actions:JOBS"},
+    job_pages={"sweep": "cli.jobs.sweep_page:below"},
     azure_jobs={"sweep": "azureml.arm.sweep_jobs:SWEEPS"},
     keepers=["sweeps.running.keeper:keeping"],
     tables=["sweeps.records.trial_store"],

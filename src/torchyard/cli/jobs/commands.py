@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.feature import load
 from torchyard.base.terminal_text import ColouredBytes
 from torchyard.cli.jobs import comparison, deletion, lists, metrics, services, shell, sweeps, top
 from torchyard.cli.parsing.group import noun
@@ -28,6 +29,7 @@ from torchyard.cli.parsing.options import (
     warn,
 )
 from torchyard.cli.terminal import browser, next_steps, tables
+from torchyard.features import features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,7 +167,7 @@ def show(session: Session, name: str, show_code: bool, plotted: bool, web: bool)
     if not show_code:
         link = f"{client.transport.url}{browser.jobs_page(client.workspace, name)}"
         job = client.jobs.get(name)
-        if plotted and job.type != "sweep":
+        if plotted and job.type not in _further_pages():
             raise InvalidInput(
                 f"job `{name}` is not a sweep",
                 f"draw its metrics: `yard job metrics -n {name} --plot`",
@@ -527,14 +529,12 @@ def _print(session: Session, job: Job, link: str = "", plotted: bool = False) ->
 def _page(session: Session, job: Job, plotted: bool) -> str:
     from torchyard.cli.jobs import page as job_page
 
-    if job.type != "sweep":
-        return job_page.page(job.raw)
-    from torchyard.cli.jobs import sweep_page
-
-    sweep_trials = job.trials()
-    rungs = sweep_page.rungs(session.client().sweeps.rungs(job.name))
-    parts = [job_page.page(job.raw), sweep_page.page(sweep_trials), *([rungs] if rungs else ())]
-    if plotted:
-        importances, missing = session.client().sweeps.importances(job.name)
-        parts.append(sweep_page.charts(sweep_trials, importances, missing, metrics.chart_style()))
+    parts = [job_page.page(job.raw)]
+    further = _further_pages().get(job.type)
+    if further:
+        parts.append(load(further)(session.client(), job, plotted))
     return "\n\n".join(parts)
+
+
+def _further_pages() -> dict[str, str]:
+    return {kind: page for feature in features() for kind, page in feature.job_pages.items()}

@@ -17,6 +17,8 @@ from torchyard.base.terminal_text import plain
 from torchyard.cli.terminal import plots, tables
 
 if TYPE_CHECKING:
+    from torchyard.client.client import Client
+    from torchyard.client.job import Job
     from torchyard.client.trials.trials import Rung, SweepTrials, Trial
 
 _MOST_ROWS = 20
@@ -24,8 +26,24 @@ _BAR = 30
 _LANES = 11
 
 
+def below(client: Client, job: Job, plotted: bool) -> str:
+    """What is shown of a sweep below its job's page.
+
+    Args:
+        plotted: with charts.
+    """
+    from torchyard.cli.jobs import metrics
+
+    sweep_trials = job.trials()
+    parts = [page(sweep_trials), rungs(client.sweeps.rungs(job.name))]
+    if plotted:
+        importances, missing = client.sweeps.importances(job.name)
+        parts.append(charts(sweep_trials, importances, missing, metrics.chart_style()))
+    return "\n\n".join(filter(None, parts))
+
+
 def page(sweep_trials: SweepTrials) -> str:
-    """What is shown of a sweep below its job's page."""
+    """The best trial, and all of them as a table."""
     raw = sweep_trials.raw
     counts: dict[str, int] = {}
     for trial in sweep_trials.trials:
