@@ -2,7 +2,7 @@
 
 Owns: which packages register something, in the order of lists that people see.
 Leaves: what each registers to the module `feature` of its package.
-Always: the first that claims a path serves it; one with a longer path stands before.
+Always: a package is one word of the list.
 """
 
 from __future__ import annotations

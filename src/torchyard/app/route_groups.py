@@ -8,7 +8,7 @@ Always: each module has its routes as `router`; a group that nobody requests is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,13 +47,21 @@ _OWN = (
 )
 
 
-def groups() -> Iterator[Group]:
-    """In the order in which they are asked for a path."""
-    yield from _OWN
-    for feature in features():
-        for paths, modules in feature.routes.items():
-            whole = [path if path[0] == "/" else f"{_IN_WORKSPACE}/{path}" for path in paths]
-            yield Group(whole, modules, described=feature.is_described)
+def groups() -> list[Group]:
+    """In the order in which they are asked for a path: `/v1/workspaces` has all that is below it
+    and in no group of its own.
+    """
+    of_features = [
+        Group([_whole(path) for path in paths], modules, described=feature.is_described)
+        for feature in features()
+        for paths, modules in feature.routes.items()
+    ]
+    of_features.sort(key=lambda group: -max(path.count("/") for path in group.paths))
+    return [*_OWN, *of_features]
+
+
+def _whole(path: str) -> str:
+    return path if path[0] == "/" else f"{_IN_WORKSPACE}/{path}"
 
 
 def lazy_routes() -> list[LazyRoutes]:
