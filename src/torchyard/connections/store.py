@@ -9,15 +9,12 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
-    Connection,
     String,
     Table,
     Text,
-    delete,
-    insert,
-    select,
 )
 
+from torchyard.assets.named_table import NamedTable
 from torchyard.base.db import Instant, metadata
 from torchyard.base.sealed_columns import SealedJson
 from torchyard.connections.types import WorkspaceConnection
@@ -48,19 +45,5 @@ connections = Table(
 )
 
 
-def put(connection: Connection, row: WorkspaceConnection) -> None:
-    """Insert it, or replace the one of its name."""
-    drop(connection, row.workspace, row.name)
-    connection.execute(insert(connections).values(**vars(row)))
-
-
-def drop(connection: Connection, workspace: str, name: str) -> int:
-    """The number of deleted rows."""
-    return connection.execute(
-        delete(connections).where(connections.c.workspace == workspace, connections.c.name == name)
-    ).rowcount
-
-
-def list_in(connection: Connection, workspace: str) -> list[WorkspaceConnection]:
-    rows = connection.execute(select(connections).where(connections.c.workspace == workspace))
-    return [WorkspaceConnection(**row._mapping) for row in rows]
+_rows = NamedTable(connections, WorkspaceConnection)
+put, drop, list_in = _rows.put, _rows.drop, _rows.list_in

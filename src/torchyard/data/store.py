@@ -20,6 +20,7 @@ from sqlalchemy import (
     select,
 )
 
+from torchyard.assets.named_table import NamedTable
 from torchyard.assets.version_table import VersionTable
 from torchyard.base.db import Instant, metadata
 from torchyard.base.sealed_columns import SealedJson
@@ -97,41 +98,11 @@ checksums = Table(
 )
 
 
-def put_datastore(connection: Connection, datastore: Datastore) -> None:
-    drop_datastore(connection, datastore.workspace, datastore.name)
-    connection.execute(insert(datastores).values(**vars(datastore)))
-
-
-def drop_datastore(connection: Connection, workspace: str, name: str) -> None:
-    connection.execute(
-        delete(datastores).where(datastores.c.workspace == workspace, datastores.c.name == name)
-    )
-
-
-def list_datastores(connection: Connection, workspace: str) -> list[Datastore]:
-    rows = connection.execute(
-        select(datastores).where(datastores.c.workspace == workspace).order_by(datastores.c.name)
-    )
-    return [Datastore(**row._mapping) for row in rows]
-
-
-def put_url_map(connection: Connection, url_map: UrlMap) -> None:
-    drop_url_map(connection, url_map.workspace, url_map.prefix)
-    connection.execute(insert(url_maps).values(**vars(url_map)))
-
-
-def drop_url_map(connection: Connection, workspace: str, prefix: str) -> int:
-    """The number of deleted rows."""
-    return connection.execute(
-        delete(url_maps).where(url_maps.c.workspace == workspace, url_maps.c.prefix == prefix)
-    ).rowcount
-
-
-def list_url_maps(connection: Connection, workspace: str) -> list[UrlMap]:
-    rows = connection.execute(
-        select(url_maps).where(url_maps.c.workspace == workspace).order_by(url_maps.c.prefix)
-    )
-    return [UrlMap(**row._mapping) for row in rows]
+_datastores = NamedTable(datastores, Datastore)
+put_datastore, list_datastores = _datastores.put, _datastores.list_in
+drop_datastore = _datastores.drop
+_url_maps = NamedTable(url_maps, UrlMap)
+put_url_map, list_url_maps, drop_url_map = _url_maps.put, _url_maps.list_in, _url_maps.drop
 
 
 def put_checksums(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:

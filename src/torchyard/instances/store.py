@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     JSON,
     Column,
-    Connection,
     Integer,
     String,
     Table,
     Text,
-    delete,
-    insert,
-    select,
-    update,
 )
 
+from torchyard.assets.named_table import NamedTable
 from torchyard.base.db import Instant, metadata
 from torchyard.instances.types import Instance
 
@@ -38,33 +32,11 @@ instances = Table(
 )
 
 
-def add(connection: Connection, instance: Instance) -> None:
-    connection.execute(insert(instances).values(vars(instance)))
-
-
-def get(connection: Connection, workspace: str, name: str) -> Instance | None:
-    """In any case, as names of compute are compared."""
-    for instance in list_in(connection, workspace):
-        if instance.name.lower() == name.lower():
-            return instance
-    return None
-
-
-def list_in(connection: Connection, workspace: str) -> list[Instance]:
-    """Those of a workspace, or of all when it is empty."""
-    query = select(instances).order_by(instances.c.workspace, instances.c.name)
-    if workspace:
-        query = query.where(instances.c.workspace == workspace)
-    return [Instance(**row._mapping) for row in connection.execute(query)]
-
-
-def change(connection: Connection, instance: Instance, **values: Any) -> None:
-    connection.execute(update(instances).where(*_key(instance)).values(values))
-
-
-def remove(connection: Connection, instance: Instance) -> None:
-    connection.execute(delete(instances).where(*_key(instance)))
-
-
-def _key(instance: Instance) -> tuple[Any, ...]:
-    return instances.c.workspace == instance.workspace, instances.c.name == instance.name
+_rows = NamedTable(instances, Instance, in_any_case=True)
+add, get, list_in, change, remove = (
+    _rows.add,
+    _rows.get,
+    _rows.list_in,
+    _rows.change,
+    _rows.remove,
+)

@@ -15,11 +15,11 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
-    insert,
     select,
     update,
 )
 
+from torchyard.assets.named_table import NamedTable
 from torchyard.base.db import Instant, metadata
 from torchyard.workspaces.types import Limit, QuotaRequest
 
@@ -62,21 +62,10 @@ def limits(connection: Connection, workspace: str) -> list[Limit]:
     return sorted(in_workspace, key=lambda limit: (limit.user, limit.name))
 
 
-def put_limit(connection: Connection, limit: Limit) -> None:
-    drop_limit(connection, limit.workspace, limit.user, limit.name)
-    connection.execute(insert(quotas).values(vars(limit)))
-
-
-def drop_limit(connection: Connection, workspace: str, user: str, name: str) -> None:
-    connection.execute(
-        delete(quotas).where(
-            quotas.c.workspace == workspace, quotas.c.user == user, quotas.c.name == name
-        )
-    )
-
-
-def add_request(connection: Connection, quota_request: QuotaRequest) -> None:
-    connection.execute(insert(requests).values(vars(quota_request)))
+_limits = NamedTable(quotas, Limit)
+put_limit, drop_limit = _limits.put, _limits.drop
+_requests = NamedTable(requests, QuotaRequest)
+add_request = _requests.add
 
 
 def request(connection: Connection, workspace: str, request_id: str) -> QuotaRequest | None:

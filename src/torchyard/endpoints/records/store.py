@@ -20,12 +20,12 @@ from sqlalchemy import (
     Table,
     Text,
     delete,
-    func,
     insert,
     select,
     update,
 )
 
+from torchyard.assets.named_table import NamedTable
 from torchyard.base.db import Instant, metadata
 from torchyard.base.documents import secret_variables
 from torchyard.base.sealed_columns import SealedText
@@ -110,52 +110,63 @@ instances = Table(
 )
 
 
+def _values(values: Any) -> dict[str, Any]:
+    """Words instead of enums, so that both databases write them."""
+    words = (AuthMode, InstanceState, ProvisioningState)
+    return {
+        key: value.value if isinstance(value, words) else value for key, value in values.items()
+    }
+
+
+def _endpoint(**row: Any) -> Endpoint:
+    read = {"auth_mode": AuthMode(row["auth_mode"]), "state": ProvisioningState(row["state"])}
+    return Endpoint(**{**row, **read})
+
+
+def _deployment(**row: Any) -> Deployment:
+    return Deployment(**{**row, "state": ProvisioningState(row["state"])})
+
+
+def _instance(**row: Any) -> Instance:
+    return Instance(**{**row, "state": InstanceState(row["state"])})
+
+
+_endpoints = NamedTable(endpoints, _endpoint, _values, in_any_case=True)
+endpoint_named, endpoints_in = _endpoints.get, _endpoints.list_in
+change_endpoint = _endpoints.change
+_deployments = NamedTable(deployments, _deployment, _values, in_any_case=True)
+add_deployment, deployments_in = _deployments.add, _deployments.list_in
+_instances = NamedTable(instances, _instance, _values)
+put_instance, instances_in = _instances.put, _instances.list_in
+change_instance, remove_instance = _instances.change, _instances.remove
+
+
 def add_endpoint(connection: Connection, endpoint: Endpoint, secrets: EndpointKeys) -> None:
-    connection.execute(insert(endpoints).values(_values(vars(endpoint))))
+    _endpoints.add(connection, endpoint)
     key = {"workspace": endpoint.workspace, "endpoint": endpoint.name}
     connection.execute(insert(keys).values({**key, **vars(secrets)}))
 
 
-def endpoint_named(connection: Connection, workspace: str, name: str) -> Endpoint | None:
-    query = select(endpoints).where(
-        endpoints.c.workspace == workspace, func.lower(endpoints.c.name) == name.lower()
-    )
-    row = connection.execute(query).first()
-    return None if row is None else _endpoint(row._mapping)
-
-
-def endpoints_in(connection: Connection, workspace: str) -> list[Endpoint]:
-    """Those of a workspace, or of all when it is empty."""
-    query = select(endpoints).order_by(endpoints.c.workspace, endpoints.c.name)
-    if workspace:
-        query = query.where(endpoints.c.workspace == workspace)
-    return [_endpoint(row._mapping) for row in connection.execute(query)]
-
-
-def change_endpoint(connection: Connection, endpoint: Endpoint, **values: Any) -> None:
-    connection.execute(update(endpoints).where(*_of(endpoint)).values(_values(values)))
-
-
 def finish(connection: Connection, changed: Endpoint | Deployment) -> None:
     """What was wanted of it is done, unless something else is wanted by now."""
+    state = ProvisioningState.SUCCEEDED
     if isinstance(changed, Endpoint):
-        table, of = endpoints, _of(changed)
+        _endpoints.change(connection, changed, *_as_read(endpoints, changed), state=state)
     else:
-        table, of = deployments, _of_deployment(changed)
-    values = {"state": ProvisioningState.SUCCEEDED}
-    as_read = (table.c.state == changed.state.value, table.c.changed_at == changed.changed_at)
-    connection.execute(update(table).where(*of, *as_read).values(_values(values)))
+        _deployments.change(connection, changed, *_as_read(deployments, changed), state=state)
+
+
+def _as_read(table: Table, changed: Endpoint | Deployment) -> tuple[Any, ...]:
+    return table.c.state == changed.state.value, table.c.changed_at == changed.changed_at
 
 
 def remove_endpoint(connection: Connection, endpoint: Endpoint) -> None:
     """With its keys, deployments and instances."""
-    for table in (instances, deployments, keys):
-        connection.execute(
-            delete(table).where(
-                table.c.workspace == endpoint.workspace, table.c.endpoint == endpoint.name
-            )
-        )
-    connection.execute(delete(endpoints).where(*_of(endpoint)))
+    key = (endpoint.workspace, endpoint.name)
+    _instances.drop(connection, *key)
+    _deployments.drop(connection, *key)
+    connection.execute(delete(keys).where(*_keys_of(endpoint)))
+    _endpoints.remove(connection, endpoint)
 
 
 def keys_of(connection: Connection, endpoint: Endpoint) -> EndpointKeys:
@@ -167,32 +178,8 @@ def change_keys(connection: Connection, endpoint: Endpoint, **values: str) -> No
     connection.execute(update(keys).where(*_keys_of(endpoint)).values(values))
 
 
-def add_deployment(connection: Connection, deployment: Deployment) -> None:
-    connection.execute(insert(deployments).values(_values(vars(deployment))))
-
-
 def deployment_named(connection: Connection, endpoint: Endpoint, name: str) -> Deployment | None:
-    query = select(deployments).where(
-        deployments.c.workspace == endpoint.workspace,
-        deployments.c.endpoint == endpoint.name,
-        func.lower(deployments.c.name) == name.lower(),
-    )
-    row = connection.execute(query).first()
-    return None if row is None else _deployment(row._mapping)
-
-
-def deployments_in(
-    connection: Connection, workspace: str = "", endpoint: str = ""
-) -> list[Deployment]:
-    """Those of an endpoint, of a workspace, or of all."""
-    query = select(deployments).order_by(
-        deployments.c.workspace, deployments.c.endpoint, deployments.c.name
-    )
-    if workspace:
-        query = query.where(deployments.c.workspace == workspace)
-    if endpoint:
-        query = query.where(deployments.c.endpoint == endpoint)
-    return [_deployment(row._mapping) for row in connection.execute(query)]
+    return _deployments.get(connection, endpoint.workspace, endpoint.name, name)
 
 
 def change_deployment(
@@ -208,110 +195,23 @@ def change_deployment(
         revision: change it only while this is its revision.
         as_of: change it only while its last change was then.
     """
-    where = list(_of_deployment(deployment))
-    if as_of is not None:
-        where.append(deployments.c.changed_at == as_of)
+    only_if = [deployments.c.changed_at == as_of] if as_of is not None else []
     if revision is not None:
-        where.append(deployments.c.revision == revision)
-    result = connection.execute(update(deployments).where(*where).values(_values(values)))
-    return result.rowcount > 0
+        only_if.append(deployments.c.revision == revision)
+    return _deployments.change(connection, deployment, *only_if, **values)
 
 
 def raise_revision(connection: Connection, deployment: Deployment, **values: Any) -> None:
     """Change what is wanted of a deployment: one revision more than the row has."""
-    connection.execute(
-        update(deployments)
-        .where(*_of_deployment(deployment))
-        .values({**_values(values), "revision": deployments.c.revision + 1})
-    )
+    _deployments.change(connection, deployment, **values, revision=deployments.c.revision + 1)
 
 
 def remove_deployment(connection: Connection, deployment: Deployment) -> None:
     """With its instances."""
-    connection.execute(
-        delete(instances).where(
-            instances.c.workspace == deployment.workspace,
-            instances.c.endpoint == deployment.endpoint,
-            instances.c.deployment == deployment.name,
-        )
-    )
-    connection.execute(delete(deployments).where(*_of_deployment(deployment)))
-
-
-def put_instance(connection: Connection, instance: Instance) -> None:
-    """Add one, or replace the one with the same revision and number."""
-    connection.execute(delete(instances).where(*_of_instance(instance)))
-    connection.execute(insert(instances).values(_values(vars(instance))))
-
-
-def instances_in(
-    connection: Connection, workspace: str = "", endpoint: str = "", deployment: str = ""
-) -> list[Instance]:
-    """Those of a deployment, of an endpoint, of a workspace, or of all."""
-    column = instances.c
-    query = select(instances).order_by(
-        column.workspace, column.endpoint, column.deployment, column.revision, column.number
-    )
-    if workspace:
-        query = query.where(column.workspace == workspace)
-    if endpoint:
-        query = query.where(column.endpoint == endpoint)
-    if deployment:
-        query = query.where(column.deployment == deployment)
-    return [
-        Instance(**{**row._mapping, "state": InstanceState(row._mapping["state"])})
-        for row in connection.execute(query)
-    ]
-
-
-def change_instance(connection: Connection, instance: Instance, **values: Any) -> None:
-    connection.execute(update(instances).where(*_of_instance(instance)).values(_values(values)))
-
-
-def remove_instance(connection: Connection, instance: Instance) -> None:
-    connection.execute(delete(instances).where(*_of_instance(instance)))
-
-
-def _values(values: Any) -> dict[str, Any]:
-    """Words instead of enums, so that both databases write them."""
-    words = (AuthMode, InstanceState, ProvisioningState)
-    return {
-        key: value.value if isinstance(value, words) else value for key, value in values.items()
-    }
-
-
-def _endpoint(row: Any) -> Endpoint:
-    read = {"auth_mode": AuthMode(row["auth_mode"]), "state": ProvisioningState(row["state"])}
-    return Endpoint(**{**row, **read})
-
-
-def _deployment(row: Any) -> Deployment:
-    return Deployment(**{**row, "state": ProvisioningState(row["state"])})
-
-
-def _of(endpoint: Endpoint) -> tuple[Any, ...]:
-    return endpoints.c.workspace == endpoint.workspace, endpoints.c.name == endpoint.name
+    key = (deployment.workspace, deployment.endpoint, deployment.name)
+    _instances.drop(connection, *key)
+    _deployments.remove(connection, deployment)
 
 
 def _keys_of(endpoint: Endpoint) -> tuple[Any, ...]:
     return keys.c.workspace == endpoint.workspace, keys.c.endpoint == endpoint.name
-
-
-def _of_deployment(deployment: Deployment) -> tuple[Any, ...]:
-    column = deployments.c
-    return (
-        column.workspace == deployment.workspace,
-        column.endpoint == deployment.endpoint,
-        column.name == deployment.name,
-    )
-
-
-def _of_instance(instance: Instance) -> tuple[Any, ...]:
-    column = instances.c
-    return (
-        column.workspace == instance.workspace,
-        column.endpoint == instance.endpoint,
-        column.deployment == instance.deployment,
-        column.revision == instance.revision,
-        column.number == instance.number,
-    )

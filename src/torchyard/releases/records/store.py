@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from torchyard.assets.named_table import NamedTable
 from torchyard.base.db import Instant, metadata
 from torchyard.releases.records.types import AdvisorySet, Gate, Record, Schedule
 
@@ -127,55 +128,27 @@ def list_in(
     return [_record(row._mapping) for row in rows]
 
 
-def put_schedule(connection: Connection, schedule: Schedule) -> None:
-    drop_schedule(connection, schedule.workspace, schedule.environment)
-    connection.execute(insert(schedules).values(**vars(schedule)))
-
-
-def drop_schedule(connection: Connection, workspace: str, environment: str) -> bool:
-    """Whether there was one."""
-    query = delete(schedules).where(
-        schedules.c.workspace == workspace, schedules.c.environment == environment
-    )
-    return bool(connection.execute(query).rowcount)
-
-
-def schedule_of(connection: Connection, workspace: str, environment: str) -> Schedule | None:
-    rows = list_schedules(connection, workspace)
-    return next((each for each in rows if each.environment == environment), None)
-
-
-def list_schedules(connection: Connection, workspace: str = "") -> list[Schedule]:
-    """Those of a workspace, or of all; by name."""
-    query = select(schedules).order_by(schedules.c.workspace, schedules.c.environment)
-    if workspace:
-        query = query.where(schedules.c.workspace == workspace)
-    return [Schedule(**row._mapping) for row in connection.execute(query)]
+_schedules = NamedTable(schedules, Schedule)
+put_schedule, drop_schedule = _schedules.put, _schedules.drop
+schedule_of, list_schedules = _schedules.get, _schedules.list_in
 
 
 def advance(connection: Connection, schedule: Schedule, next_at: datetime, job: str) -> bool:
     """Move on to the next release; False where another server, or a person, was first."""
-    query = update(schedules).where(
-        schedules.c.workspace == schedule.workspace,
-        schedules.c.environment == schedule.environment,
-        schedules.c.next_at == schedule.next_at,
-    )
-    values = {"next_at": next_at, "last_job": job or schedule.last_job}
-    return bool(connection.execute(query.values(**values)).rowcount)
+    as_read = schedules.c.next_at == schedule.next_at
+    last_job = job or schedule.last_job
+    return _schedules.change(connection, schedule, as_read, next_at=next_at, last_job=last_job)
 
 
-def set_of(connection: Connection, workspace: str) -> AdvisorySet | None:
-    query = select(advisory_sets).where(advisory_sets.c.workspace == workspace)
-    row = connection.execute(query).first()
-    return None if row is None else AdvisorySet(**row._mapping)
+_sets = NamedTable(advisory_sets, AdvisorySet)
+set_of = _sets.get
 
 
 def replace_set(connection: Connection, new: AdvisorySet) -> None:
     """Make these the workspace's advisories, and drop all others."""
     in_workspace = advisories.c.workspace == new.workspace
     connection.execute(delete(advisories).where(in_workspace, advisories.c.set_id != new.id))
-    connection.execute(delete(advisory_sets).where(advisory_sets.c.workspace == new.workspace))
-    connection.execute(insert(advisory_sets).values(**vars(new)))
+    _sets.put(connection, new)
 
 
 def add_advisories(
