@@ -13,8 +13,8 @@ from cli.fake_server import FakeJob, FakeServer, job_body
 
 HEAVY = {
     "fastapi", "sqlalchemy", "pydantic", "alembic", "uvicorn", "torch", "mlflow", "rich", "yaml",
-    "jmespath", "torchyard.server", "torchyard.jobs", "torchyard.environments", "torchyard.compute",
-    "torchyard.executors", "torchyard.worker", "torchyard.base.db", "torchyard.base.blobs",
+    "jmespath", "torchyard.server", "torchyard.executors", "torchyard.worker", "torchyard.base.db",
+    "torchyard.base.blobs", "torchyard.jobs", "torchyard.environments", "torchyard.compute",
 }  # fmt: skip
 SCRIPT = """
 import atexit, json, sys
@@ -30,7 +30,10 @@ def imported(*arguments: str) -> set[str]:
         [sys.executable, "-c", SCRIPT, json.dumps(arguments)], capture_output=True, timeout=60
     )
     names: list[str] = json.loads(ran.stderr.splitlines()[-1])
-    return set(names)
+    # A package is its docstring; what it has stands in `feature` as texts, and costs nothing.
+    packages = {name.removesuffix(".feature") for name in names if name.endswith(".feature")}
+    with_more = {name.rpartition(".")[0] for name in names if not name.endswith(".feature")}
+    return set(names) - (packages - with_more)
 
 
 def test_help_imports_next_to_nothing() -> None:

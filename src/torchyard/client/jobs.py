@@ -550,7 +550,7 @@ class Jobs(JobReader):
 
 def _is_beside(at: At, places: Sequence[At]) -> bool:
     """Whether something is at one of the places, in it or around it."""
-    return any(at[: len(place)] == place[: len(at)] for place in places)
+    return any(tuple(at[: len(place)]) == place[: len(at)] for place in places)
 
 
 def default_experiment(folder: Path) -> str:

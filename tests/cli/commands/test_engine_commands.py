@@ -20,6 +20,8 @@ from eventually import eventually
 from torchyard.executors.executor import EngineUnreachable
 from torchyard.executors.fake import FakeEngine
 
+ENDINGS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
 
 @pytest.fixture(scope="module")
 def engine() -> FakeEngine:
@@ -103,7 +105,7 @@ def test_a_check_takes_the_free_nodes_and_comes_after_every_other_job(
     eventually(lambda: checks_of(lab)[0]["status"] == "Canceled", "the job ends with the command")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, *ENDINGS])
 def test_the_job_of_a_check_ends_with_it(lab: Yard, running: RealServer, signum: int) -> None:
     check = start_check(running, "lab", "--nodes", "2")
     name = checks_of(lab)[0]["name"]
@@ -134,6 +136,8 @@ def start_check(running: RealServer, *words: str) -> subprocess.Popen[bytes]:
             env={**environ, **variables, "TORCHYARD_HOME": str(running.home / "of-the-command")},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            # Who starts the tests in the background lets them ignore some.
+            preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in ENDINGS],
         )
         eventually(
             lambda: {job.name for job in client.jobs.list(max_results=None)} - before,

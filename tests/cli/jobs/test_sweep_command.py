@@ -34,10 +34,10 @@ def job() -> str:
     [
         (("--concurrent", 9), "error: --concurrent: `max_concurrent_trials` is 9"),
         (("--algorithm", "grid"), "error: --param lr: `lr` has a continuous range"),
-        (("--algorithm", "grdi"), "error: --algorithm: `grdi` is not a sampling algorithm"),
+        (("--algorithm", "grdi"), "error: --algorithm: `grdi` is not a valid `sampling_algorithm`"),
         (("--param", "zz=int:1,2"), "error: --param zz: the command does not use"),
         (("--early-termination", "bandit:-1"), "error: --early-termination: `slack_factor`"),
-        (("--early-termination", "truncation_selection:20.7"), "whole number of 1 or more, not"),
+        (("--early-termination", "truncation_selection:20.7"), "whole number from 1 to 99, not"),
         (("--set", "limits.timeout=x"), "error: --set limits.timeout: `trial_timeout` must be"),
         (("--set", "command=true ${{search_space.a}}"), "hint: add a range for `a` to the search"),
     ],
