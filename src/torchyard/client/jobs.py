@@ -541,6 +541,7 @@ class Jobs(JobReader):
             # Of what is not in the document, a file that is missing may be the cause.
             there = [each for each in (error, *error.others) if reaches(document, each.at)]
             errors += [each for each in there if not _is_beside(each.at, missing)]
+            error.others = ()  # they are in the list
         raise joined(errors, None, ())
 
     def _check(self, document: Mapping[str, Any]) -> Strings:

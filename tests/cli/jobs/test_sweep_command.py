@@ -34,7 +34,7 @@ def job() -> str:
     [
         (("--concurrent", 9), "error: --concurrent: `max_concurrent_trials` is 9"),
         (("--algorithm", "grid"), "error: --param lr: `lr` has a continuous range"),
-        (("--algorithm", "grdi"), "error: --algorithm: `grdi` is not a valid `sampling_algorithm`"),
+        (("--algorithm", "grdi"), "error: --algorithm: `grdi` is not a sampling algorithm"),
         (("--param", "zz=int:1,2"), "error: --param zz: the command does not use"),
         (("--early-termination", "bandit:-1"), "error: --early-termination: `slack_factor`"),
         (("--early-termination", "truncation_selection:20.7"), "whole number from 1 to 99, not"),

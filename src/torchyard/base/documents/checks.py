@@ -191,6 +191,9 @@ class Choice(Check):
     A value that is refused has as its note what to do instead.
     """
 
+    noun = ""
+    """What each is, for messages; empty to call it by the key."""
+
     def __init__(self, **values: Key) -> None:
         self.values: Mapping[str, Key] = values
 
@@ -220,7 +223,7 @@ class Choice(Check):
         guess = nearest(written, self.values)
         served = [value for value, each in self.values.items() if each.support != "refused"]
         raise InvalidSpec(
-            f"`{written[:80]}` is not a valid `{key}`",
+            f"`{written[:80]}` is not {self.noun or f'a valid `{key}`'}",
             f"did you mean `{guess}`?" if guess else f"use one of: {', '.join(served)}",
             at=(*at, key),
         )

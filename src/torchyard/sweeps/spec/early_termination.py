@@ -131,6 +131,7 @@ class RungsFile(Typed):
 
 
 TYPES = Types(
+    "a policy",
     {
         "bandit": (
             BanditFile,
@@ -149,7 +150,7 @@ TYPES = Types(
             "torchyard's own: trials pause at rungs; the best of each go on from their checkpoint",
         ),
         "hyperband": (RungsFile, "torchyard's own: ASHA in several brackets"),
-    }
+    },
 )
 _CLASSES: dict[str, type[Policy]] = {
     "bandit": Bandit,

@@ -93,6 +93,7 @@ class RandomFile(Typed):
 
 
 TYPES = Types(
+    "a sampling algorithm",
     {
         "random": (RandomFile, "each value by itself; `rule: sobol` for an even spread"),
         "grid": (

@@ -117,6 +117,7 @@ class QnormalFile(NormalFile):
 
 _ROUNDED = "the same, rounded to a multiple of `q`"
 TYPES = Types(
+    "a type of hyperparameter",
     {
         "choice": (ChoiceFile, "one of the list; a mapping in it is a space of its own"),
         "randint": (RandintFile, "a whole number from 0 to `upper` - 1"),
@@ -128,7 +129,7 @@ TYPES = Types(
         "qnormal": (QnormalFile, _ROUNDED),
         "lognormal": (NormalFile, "e^x, x normally distributed"),
         "qlognormal": (QnormalFile, _ROUNDED),
-    }
+    },
 )
 
 

@@ -22,14 +22,19 @@ class Types(Choice):
     """The types that there are.
 
     Args:
+        noun: what each is: `a policy`.
         files: for each its model and what it does.
         refused: others that people may write.
     """
 
     def __init__(
-        self, files: Mapping[str, tuple[type[Typed], str]], refused: Mapping[str, Key] | None = None
+        self,
+        noun: str,
+        files: Mapping[str, tuple[type[Typed], str]],
+        refused: Mapping[str, Key] | None = None,
     ) -> None:
         super().__init__(**{name: Key(note) for name, (_, note) in files.items()}, **refused or {})
+        self.noun = noun
         self.files = {name: file for name, (file, _) in files.items()}
 
     def mapping_schema(self) -> dict[str, Any]:
