@@ -196,7 +196,7 @@ def unknown_size(world: World) -> Any:
     return ComputeTarget.create(workspace(world), "v1-sizeless", config).name
 
 
-@operation("Compute", "`ComputeTarget.create`: `max_nodes=0`", ERROR, "at least 1")
+@operation("Compute", "`ComputeTarget.create`: `max_nodes=0`", ERROR, "from 1 to")
 def no_nodes(world: World) -> Any:
     from azureml.core.compute import AmlCompute, ComputeTarget
 

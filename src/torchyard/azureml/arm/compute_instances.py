@@ -133,7 +133,8 @@ def _schedule(row: Mapping[str, Any]) -> dict[str, Any]:
     row = {**row, **{key: value for key, value in nested.items() if key != "id"}}
     kind = str(row.get("triggerType") or "")
     trigger = object_at(row, "cron" if kind.lower() == "cron" else "recurrence")
-    written = {snake(key): value for key, value in trigger.items()}
+    # Clients say the type in both places.
+    written = {snake(key): value for key, value in trigger.items() if key != "triggerType"}
     pattern = {snake(key): value for key, value in object_at(written, "schedule").items() if value}
     return {
         "action": str(row.get("action") or ""),
