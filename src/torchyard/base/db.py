@@ -32,12 +32,15 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, Dialect, make_url
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.types import TypeDecorator
 
 from torchyard.base import postgres, sealed_columns
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.sealed_columns import Seal
 
+# How long closing waits for those who still read.
+_CLOSING_S = 5.0
 SCHEMA_VERSION = "0209"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0129.
 _FIRST_VERSION = "0200"
@@ -239,6 +242,12 @@ class Database:
             raise _of_development(f"the database `{postgres.redacted(self.url)}`", difference)
 
     def close(self) -> None:
+        """Close every connection, after a moment for threads that still use one: a round goes on in
+        its thread once its task is canceled.
+        """
+        pool, until = self._engine.pool, time.monotonic() + _CLOSING_S
+        while isinstance(pool, QueuePool) and pool.checkedout() and time.monotonic() < until:
+            time.sleep(0.01)
         self._engine.dispose()
 
 
