@@ -4,9 +4,11 @@ import ast
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -79,6 +81,33 @@ def test_times_come_back_aware_and_exact(db: Database) -> None:
         table.create(connection)
         connection.execute(table.insert().values(at=moment))
         assert connection.execute(sa.select(table.c.at)).scalar_one() == moment
+
+
+def test_closing_waits_for_a_thread_that_still_reads(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round goes on in its thread once its task is canceled."""
+    reading, may_end = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with db.read():
+            reading.set()
+            may_end.wait(60)
+
+    def sleep(seconds: float) -> None:
+        may_end.set()
+        reader.result(60)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr("torchyard.base.db.time", clock)
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        assert reading.wait(60)
+        try:
+            db.close()
+            assert reader.done()
+        finally:
+            may_end.set()
 
 
 def test_an_error_rolls_back(db: Database) -> None:

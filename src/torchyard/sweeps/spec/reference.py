@@ -45,8 +45,8 @@ _SAMPLING_NOTE = """
 `torchyard: {sampler: …}` names one of Optuna's samplers or of these. `bayesian`, `tpe`, `gp`,
 `cmaes`, `qmc`, `nsgaii` and `nsgaiii` need `pip install 'torchyard[sweeps]'` beside the server, and
 `gp` needs PyTorch there, too; random and grid search need nothing. Failed trials, and those whose
-metric is not a number, are told to the sampler as failed; those stopped early with their last
-value.
+metric is not a number, are reported to the sampler as failed; trials that were stopped early, with
+their last value.
 
 With a seed, a sweep suggests the same parameters each time its trials give the same values, however
 often the server is killed. A sampler that learns then waits: with C trials at once, trial N is
