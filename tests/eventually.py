@@ -17,7 +17,9 @@ LIMIT_S = 120.0
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], goal: str, limit_s: float = LIMIT_S) -> T:
+def eventually(
+    condition: Callable[[], T], goal: str, limit_s: float = LIMIT_S, every_s: float = 0.1
+) -> T:
     """Return what the condition returns, once that is true.
 
     Args:
@@ -27,5 +29,5 @@ def eventually(condition: Callable[[], T], goal: str, limit_s: float = LIMIT_S) 
     deadline = time.monotonic() + limit_s
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {limit_s:g} s: {goal}"
-        time.sleep(0.1)
+        time.sleep(every_s)
     return value

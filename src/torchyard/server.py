@@ -52,9 +52,9 @@ from torchyard.base.home.home_database import Choice
 from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.executors import job_users, server_for_nodes
 from torchyard.executors.server_for_nodes import NodeAddresses
-from torchyard.interactive.services import ServicesAt
+from torchyard.interactive.running_services import ServicesAt
 from torchyard.jobs.messages import settings as message_settings
-from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.wakeups import Signals
 from torchyard.server_options import Options
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server

@@ -37,8 +37,8 @@ class Options:
     `jobs_as_server_user`: see executors/job_users.py. `proxies`: whose `X-Forwarded-For` and
     `X-Forwarded-Proto` are believed. `audit_sink`: where copies of the audit go; see
     workspaces/audit_sink.py. `inherited`: listens already, at `host`; see listeners.inherited.
-    `services_url`, `services_port`: see interactive/services.py. `scoring_port`: of the router of
-    online endpoints; 0 for the one after the server's, or any that is free.
+    `services_url`, `services_port`: see interactive/running_services.py. `scoring_port`: of the
+    router of online endpoints; 0 for the one after the server's, or any that is free.
     `oidc`: settings of the sign-in; see sign_in/settings.py. `messages`: those of webhooks and
     e-mail; see jobs/messages/settings.py. `wheels`: where wheels of environments are kept; see
     environments/build/wheel_folder.py. `listen`: at all addresses of this

@@ -14,10 +14,10 @@ import httpx2
 import pytest
 
 from torchyard.base import lazy_routes
-from torchyard.cli.commands.nodes import _COLUMNS
+from torchyard.cli.compute.nodes import _COLUMNS
 from torchyard.cli.terminal import tables
 from torchyard.executors import server_for_nodes
-from torchyard.executors.ray.heads import RayHead
+from torchyard.executors.ray.head_nodes import RayHead
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.slurm import batch_script
 from torchyard.executors.slurm.commands import Slurm

@@ -190,10 +190,10 @@ OPENED: dict[str, dict[str, int]] = {
     "folders of jobs that run as this very user; with a runner it is asked instead": {
         "executors/launch_files.py": 2,
         "executors/ray/bridge.py": 3,
-        "executors/ray/bridge_program.py": 11,
+        "executors/ray/bridge_program.py": 10,
         "executors/ray/engine.py": 1,
         "executors/ray/engine_programs.py": 1,
-        "executors/ray/heads.py": 17,
+        "executors/ray/head_nodes.py": 17,
         "executors/ray/private_start.py": 8,
         "executors/ray/programs.py": 2,
         "executors/ray/ray_environment.py": 1,

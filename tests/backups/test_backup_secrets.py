@@ -145,7 +145,7 @@ def test_a_job_whose_secrets_are_missing_does_not_start(
     services: Services, open_home: Open, tmp_path: Path
 ) -> None:
     from torchyard.executors.fake import FakeExecutor
-    from torchyard.jobs.http.scheduler import Scheduler
+    from torchyard.jobs.scheduler import Scheduler
 
     actions.backup(services.home, "", tmp_path / "b.tar")
     actions.restore(tmp_path / "again", "", tmp_path / "b.tar")

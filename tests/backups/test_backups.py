@@ -28,10 +28,10 @@ from torchyard.base.home import home_database
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions as job_actions
 from torchyard.jobs.history.history_records import Metric, Param, Tag
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import job_queries
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.server import hold_home
 

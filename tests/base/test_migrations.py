@@ -27,9 +27,9 @@ from torchyard.base.migrations import run
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.history.metric_blocks import Point, pack
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import job_queries
+from torchyard.jobs.scheduler import Scheduler
 
 MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.

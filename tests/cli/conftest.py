@@ -1,14 +1,17 @@
-"""A fake server, and `yard` called in this process as the shell calls it."""
+"""The real server, and `yard` called in this process as the shell calls it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
-from cli.fake_server import TOKEN, FakeServer
+from cli.real_server import RealServer
+from cli.served_workspace import ServedWorkspace, count_as_built
+from torchyard.base.clock import FakeClock
 from torchyard.cli.parsing.group import run
 
 
@@ -28,13 +31,29 @@ class Answer:
 Yard = Callable[..., Answer]
 
 
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """One for the tests of a file, each in a workspace of its own; its `python` counts as built.
+
+    Its time begins with 2026 and passes when a test says so.
+    """
+    made = RealServer(
+        tmp_path_factory.mktemp("server"),
+        clock=FakeClock(datetime(2026, 1, 1, 10, tzinfo=timezone.utc)),
+    )
+    count_as_built(made.services, "python")
+    yield made
+    made.stop()
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeServer]:
-    fake = FakeServer()
-    monkeypatch.setenv("TORCHYARD_URL", fake.url)
-    monkeypatch.setenv("TORCHYARD_TOKEN", TOKEN)
-    yield fake
-    fake.stop()
+def server(shared_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> ServedWorkspace:
+    """A new workspace, in which `yard` is."""
+    made = ServedWorkspace(shared_server)
+    monkeypatch.setenv("TORCHYARD_URL", made.url)
+    monkeypatch.setenv("TORCHYARD_TOKEN", made.token)
+    monkeypatch.setenv("TORCHYARD_WORKSPACE", made.name)
+    return made
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from torchyard import Client, server
 from torchyard.app import application, listeners
-from torchyard.base.clock import SystemClock
+from torchyard.base.clock import Clock, SystemClock
 from torchyard.base.settings import Settings
 from torchyard.executors.engines import Opener
 from torchyard.executors.fake import FakeExecutor
@@ -33,6 +34,11 @@ class RealServer:
         address: where it listens; a port of 0 is any.
         openers: further engines, by name.
         node_urls: where nodes of other machines reach it; by default where it listens.
+        clock: of the app; the machine's when None.
+
+    Attributes:
+        requests: the method and path of each, in their order.
+        executor: what starts nothing.
     """
 
     def __init__(
@@ -43,8 +49,11 @@ class RealServer:
         address: tuple[str, int] = ("127.0.0.1", 0),
         openers: Mapping[str, Opener] | None = None,
         node_urls: Sequence[str] = (),
+        clock: Clock | None = None,
     ) -> None:
         self.home = home
+        self.requests: list[tuple[str, str]] = []
+        self.executor = FakeExecutor()
         self._own = listeners.OwnTls(
             home,
             "127.0.0.1",
@@ -63,7 +72,8 @@ class RealServer:
                 home,
                 self.url,
                 os.environ,
-                executor=FakeExecutor(),
+                clock=clock,
+                executor=self.executor,
                 database=database,
                 node_addresses=lambda: NodeAddresses(urls, self._authority()),
                 openers=openers,
@@ -75,7 +85,8 @@ class RealServer:
             raise
         self.token = Settings(home).token_file.read_text().strip()
         self.services = parts.services
-        self._server = listeners.Server(uvicorn.Config(self.app, log_level="error", lifespan="on"))
+        config = uvicorn.Config(self._serve, log_level="error", lifespan="on", interface="asgi3")
+        self._server = listeners.Server(config)
         self._own.server = self._server
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True
@@ -85,8 +96,13 @@ class RealServer:
             assert self._thread.is_alive(), "the server does not start"
             time.sleep(0.01)
 
-    def client(self) -> Client:
-        return Client(workspace="default", settings=Settings(self.home, self.url, self.token))
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self.requests.append((scope["method"], scope["path"]))
+        await self.app(scope, receive, send)
+
+    def client(self, workspace: str = "default") -> Client:
+        return Client(workspace=workspace, settings=Settings(self.home, self.url, self.token))
 
     def _authority(self) -> str:
         way = self._own.current()

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeServer
+from cli.served_workspace import ServedWorkspace
 from torchyard.cli.help_page import NOUNS
 from torchyard.cli.parsing.group import yard as root
 from torchyard.cli.parsing.options import IGNORED, IGNORED_HELP
@@ -78,7 +78,7 @@ def test_no_help_page_shows_an_ignored_option() -> None:
         assert set(IN_AZ.get((noun, verb), ())) <= names
 
 
-def test_a_command_ignores_them_all_at_once(server: FakeServer, yard: Yard) -> None:
+def test_a_command_ignores_them_all_at_once(server: ServedWorkspace, yard: Yard) -> None:
     answer = yard(
         *("job", "list", "-g", "group", "--subscription", "id", "--verbose", "--only-show-errors"),
         *("--debug", "-o", "json"),

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeJob, FakeServer, job_body
+from cli.served_workspace import ServedWorkspace
 from torchyard.cli.parsing.options import python_warnings_as_lines
 
 _PATIENCE_S = 30.0
 
 
-def test_an_output_that_cannot_hold_every_letter(server: FakeServer, tmp_path: Path) -> None:
-    server.state.jobs["a"] = FakeJob(job_body("a", params={"学习": "größe"}))
+def test_an_output_that_cannot_hold_every_letter(server: ServedWorkspace, tmp_path: Path) -> None:
+    server.start("a").record({"学习": "größe"})
     ran = subprocess.run(
         [sys.executable, "-m", "torchyard.cli.main", "job", "show", "a"],
         env={**os.environ, "PYTHONIOENCODING": "latin-1", "TORCHYARD_HOME": str(tmp_path)},
@@ -35,7 +35,7 @@ def test_an_output_that_cannot_hold_every_letter(server: FakeServer, tmp_path: P
 
 
 def test_a_folder_that_is_gone(
-    server: FakeServer, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ServedWorkspace, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = tmp_path / "gone"
     missing.mkdir()
@@ -47,7 +47,7 @@ def test_a_folder_that_is_gone(
 
 
 def test_digits_that_are_no_number(
-    server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
+    server: ServedWorkspace, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("job.yml").write_text("command: [[a]]\n")
     answer = yard("job", "create", "-f", "job.yml", "--set", "command[0].².x=1")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeJob, FakeServer, job_body
+from cli.served_workspace import ServedWorkspace
 
 HEAVY = {
     "fastapi", "sqlalchemy", "pydantic", "alembic", "uvicorn", "torch", "mlflow", "rich", "yaml",
@@ -56,12 +57,12 @@ def test_help_imports_next_to_nothing() -> None:
     ],
 )
 def test_light_commands_import_nothing_heavy(
-    server: FakeServer, yard: Yard, arguments: tuple[str, ...]
+    server: ServedWorkspace, yard: Yard, arguments: tuple[str, ...]
 ) -> None:
     assert not HEAVY & imported(*arguments)
 
 
-def test_the_heaviest_command_knows_no_server(server: FakeServer, yard: Yard) -> None:
+def test_the_heaviest_command_knows_no_server(server: ServedWorkspace, yard: Yard) -> None:
     names = imported("job", "create", "-f", "nope.yml")
     assert HEAVY & names == {"yaml"}
 
@@ -77,10 +78,14 @@ def completed(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
     return [line.removeprefix("plain,") for line in ran.stdout.splitlines() if line]
 
 
-def test_shell_completion(server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.state.jobs["brave-otter"] = FakeJob(job_body("brave-otter"))
-    server.state.models.append({"name": "digits", "version": "1"})
-    server.state.computes["gpu-8"] = {"name": "gpu-8"}
+def test_shell_completion(
+    server: ServedWorkspace, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server.client() as client:
+        client.jobs.create({"name": "brave-otter", "command": "x", "environment": "python"})
+        Path("m.pt").write_bytes(b"weights")
+        client.models.create({"name": "digits", "path": "m.pt"})
+        client.computes.create({"name": "gpu-8", "type": "amlcompute"})
     assert completed(monkeypatch, "yard com") == ["compute", "component", "completion"]
     assert completed(monkeypatch, "yard job str") == ["stream"]
     assert completed(monkeypatch, "yard job show -n br") == ["brave-otter"]
@@ -91,9 +96,8 @@ def test_shell_completion(server: FakeServer, yard: Yard, monkeypatch: pytest.Mo
     assert completed(monkeypatch, "yard job clone -n brave-otter --plot ") == []
     assert completed(monkeypatch, "yard model show -n ") == ["digits"]
     assert completed(monkeypatch, "yard compute delete g") == ["gpu-8"]
-    server.stop()
+    monkeypatch.setenv("TORCHYARD_URL", "http://127.0.0.1:9")
     assert completed(monkeypatch, "yard job show -n br") == []
-    server.start()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -1,4 +1,4 @@
-"""The server of this machine: found, started once, stopped; with a fake server as the process."""
+"""The server of this machine: found, started once, stopped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ from torchyard.base.machine import is_alive
 from torchyard.base.settings import Settings
 from torchyard.client import embedded
 
-FAKE = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_server.py"))
+IDLE = (sys.executable, str(Path(__file__).with_name("idle_server.py")))
+"""Starts in a moment, where only the process is of interest."""
+SOMEWHERE = embedded.Running("http://127.0.0.1:9", 1, 1, "0.1.0")
 
 
 @pytest.fixture
@@ -31,10 +34,6 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
     made = Settings(tmp_path / "home")
     yield made
     embedded.stop(made, limit_s=0.2)
-
-
-def starts(settings: Settings) -> list[str]:
-    return (settings.home / "starts").read_text().split()
 
 
 def kill(running: embedded.Running) -> None:
@@ -48,50 +47,50 @@ def test_racing_commands_start_one_server(settings: Settings) -> None:
     script = (
         "import sys; from pathlib import Path; from torchyard.client import embedded;"
         "from torchyard.base.settings import Settings;"
-        "print(embedded.ensure(Settings(Path(sys.argv[1])), command=sys.argv[2:]))"
+        "print(embedded.ensure(Settings(Path(sys.argv[1])), lambda: print('first')))"
     )
     racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(settings.home), *FAKE], stdout=subprocess.PIPE
-        )
+        subprocess.Popen([sys.executable, "-c", script, str(settings.home)], stdout=subprocess.PIPE)
         for _ in range(10)
     ]
-    answers = {racer.communicate(timeout=60)[0] for racer in racers}
-    assert len(answers) == 1 and b"Running(url=" in answers.pop()
-    assert len(starts(settings)) == 1
+    lines = b"".join(racer.communicate(timeout=60)[0] for racer in racers).splitlines()
+    assert lines.count(b"first") == 1
+    assert len(set(lines)) == 2 and sum(line.startswith(b"Running(url=") for line in lines) == 10
     # Stopped by another process than the one that started it: no zombie to wait for.
     assert embedded.stop(settings) is not None
 
 
-def test_found_again_stopped_and_started_again(settings: Settings) -> None:
+def test_the_real_server_is_found_again_and_stopped(settings: Settings) -> None:
     starts: list[str] = []
-    first = embedded.ensure(settings, lambda: starts.append("start"), FAKE)
-    assert embedded.ensure(settings, lambda: starts.append("start"), FAKE) == first
+    first = embedded.ensure(settings, lambda: starts.append("start"))
+    assert embedded.ensure(settings, lambda: starts.append("start")) == first
     assert starts == ["start"]
     assert embedded.token(settings).startswith("yard_p_")
     assert os.getsid(first.pid) == first.pid, "Ctrl-C in a terminal must not reach it"
+    assert embedded.running_jobs(settings, first) == 0
     assert embedded.stop(settings) == first
     assert embedded.find(settings) is None and embedded.stop(settings) is None
-    assert embedded.ensure(settings, command=FAKE).pid != first.pid
 
 
-def test_a_killed_server_is_replaced(settings: Settings) -> None:
-    first = embedded.ensure(settings, command=FAKE)
-    kill(first)
-    assert embedded.ensure(settings, command=FAKE).pid != first.pid
+def test_one_that_was_stopped_or_killed_is_replaced(settings: Settings) -> None:
+    first = embedded.ensure(settings, command=IDLE)
+    embedded.stop(settings)
+    second = embedded.ensure(settings, command=IDLE)
+    kill(second)
+    assert len({first.pid, second.pid, embedded.ensure(settings, command=IDLE).pid}) == 3
 
 
 def test_a_moved_port_of_azures_clients_is_told(settings: Settings) -> None:
-    embedded.ensure(settings, command=[*FAKE, "--tls-port", "8766"])
+    embedded.ensure(settings, command=[*IDLE, "--tls-port", "8766"])
     embedded.stop(settings)
-    embedded.ensure(settings, command=[*FAKE, "--tls-port", "8766"])
+    embedded.ensure(settings, command=[*IDLE, "--tls-port", "8766"])
     embedded.stop(settings)
     with pytest.warns(UserWarning, match=r"uses port 8766,.* now uses port 9766.*client-env"):
-        embedded.ensure(settings, command=[*FAKE, "--tls-port", "9766"])
+        embedded.ensure(settings, command=[*IDLE, "--tls-port", "9766"])
 
 
 def test_a_server_deaf_to_sigterm_is_killed(settings: Settings) -> None:
-    running = embedded.ensure(settings, command=(*FAKE, "--deaf"))
+    running = embedded.ensure(settings, command=(*IDLE, "--deaf"))
     assert embedded.stop(settings, limit_s=0.3) == running
     assert not is_alive(running.pid, running.start_time)
 
@@ -110,8 +109,9 @@ def test_another_process_with_the_same_number_is_left_alone(settings: Settings) 
 def test_a_server_that_fails_shows_its_log(settings: Settings) -> None:
     settings.home.mkdir()
     settings.server_log.write_text("old news\n")
+    program = "print('something is wrong with the disk'); raise SystemExit(3)"
     with pytest.raises(Unreachable) as caught:
-        embedded.ensure(settings, command=(*FAKE, "--fail"))
+        embedded.ensure(settings, command=(sys.executable, "-c", program))
     assert "ended with 3\nsomething is wrong with the disk" in caught.value.message
     assert "old news" not in caught.value.message
     assert str(settings.server_log) in caught.value.hint
@@ -147,12 +147,12 @@ def test_a_home_that_a_unit_serves_gets_no_embedded_server(
     home_service.record(settings.home, home_service.HomeService("yard.service", "0.0.0.0"))
     monkeypatch.setattr(embedded, "RESTART_LIMIT_S", 0.3)
     with pytest.raises(Unreachable) as caught:
-        embedded.ensure(settings, command=FAKE)
+        embedded.ensure(settings, command=IDLE)
     assert "the unit `yard.service`" in caught.value.message
     assert "systemctl start yard.service" in caught.value.hint
-    assert not (settings.home / "starts").exists()
+    assert not settings.server_log.exists(), "none was started"
     home_service.record(settings.home, None)
-    assert embedded.ensure(settings, command=FAKE).pid
+    assert embedded.ensure(settings, command=IDLE).pid
 
 
 def test_a_command_waits_for_a_service_that_restarts(settings: Settings) -> None:
@@ -161,14 +161,14 @@ def test_a_command_waits_for_a_service_that_restarts(settings: Settings) -> None
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(embedded.ensure, settings, None, ("false",))
         # As `systemctl restart` does, beside the command.
-        restarted = embedded._start(settings, FAKE, None)
+        restarted = embedded._start(settings, IDLE, None)
         assert waiting.result(timeout=60) == restarted
 
 
 def test_a_killed_server_of_a_unit_is_told_at_once(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = embedded.ensure(settings, command=FAKE)
+    running = embedded.ensure(settings, command=IDLE)
     home_service.record(settings.home, home_service.HomeService("yard.service", "0.0.0.0"))
     assert embedded.killed(settings) is None
     kill(running)
@@ -176,7 +176,7 @@ def test_a_killed_server_of_a_unit_is_told_at_once(
     # Nothing is waited for.
     monkeypatch.setattr(embedded, "RESTART_LIMIT_S", 3600.0)
     with pytest.raises(Unreachable) as caught:
-        embedded.ensure(settings, command=FAKE)
+        embedded.ensure(settings, command=IDLE)
     assert f"(pid {running.pid}) at `{running.url}` was killed or crashed" in caught.value.message
     assert "systemctl start yard.service" in caught.value.hint
     embedded.stop(settings)
@@ -195,23 +195,21 @@ def test_a_killed_server_of_a_unit_is_told_at_once(
     ],
 )
 def test_running_jobs_are_read_from_the_metrics(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, text: str, jobs: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, jobs: int
 ) -> None:
-    running = embedded.ensure(settings, command=FAKE)
-
     @contextmanager
     def stream(self: object, path: str) -> Iterator[io.BytesIO]:
         assert path == "/metrics"
         yield io.BytesIO(text.encode())
 
     monkeypatch.setattr(Transport, "stream", stream)
-    assert embedded.running_jobs(settings, running) == jobs
+    assert embedded.running_jobs(Settings(tmp_path, token="x"), SOMEWHERE) == jobs
 
 
 def test_endpoints_with_traffic_keep_answering(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = embedded.ensure(settings, command=FAKE)
+    settings = Settings(tmp_path, token="x")
     answers = {
         "/v1/workspaces": [{"name": "default"}, {"name": "team"}],
         "/v1/workspaces/default/online-endpoints": [
@@ -221,10 +219,11 @@ def test_endpoints_with_traffic_keep_answering(
         "/v1/workspaces/team/online-endpoints": [{"name": "new", "traffic": {}}],
     }
     monkeypatch.setattr(Transport, "get", lambda self, path: {"value": answers[path]})
-    assert embedded.answering_endpoints(settings, running) == []  # no router was ever started
+    assert embedded.answering_endpoints(settings, SOMEWHERE) == []  # no router was ever started
     (settings.home / "router").mkdir()
-    assert embedded.answering_endpoints(settings, running) == ["default/numbers"]
+    assert embedded.answering_endpoints(settings, SOMEWHERE) == ["default/numbers"]
 
 
 def test_a_server_without_metrics_has_no_running_jobs(settings: Settings) -> None:
-    assert embedded.running_jobs(settings, embedded.ensure(settings, command=FAKE)) == 0
+    running = embedded.ensure(settings, command=IDLE)
+    assert embedded.running_jobs(replace(settings, token="x"), running) == 0

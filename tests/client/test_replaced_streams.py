@@ -11,15 +11,22 @@ from typing import Any
 
 import pytest
 
-from cli.fake_server import TOKEN, FakeJob, FakeServer, Part, job_body
+from cli.relay import Relay
+from cli.served_workspace import ServedWorkspace, count_as_built
 from eventually import eventually
 from torchyard import Client
 from torchyard.base.settings import Settings
 from torchyard.client.printing import bytes_of
+from torchyard.environments.types import EnvironmentSpec
 
 _OUTPUT = "größer\n".encode()
 _BUILD = "✓ idna\n".encode()
-_LOG = {"kind": "log", "attempt": 1, "path": "user_logs/std_log.txt"}
+_PRINTED = (
+    "Preparing… (the environment is being built)\nPreparing took 0.0 s\n"
+    "Scaling…\nScaling took 0.0 s\n"
+    "Running…\ngrößer\nNotice: done…\nRunning took 0.0 s\n"
+    "Post-Processing…\nPost-Processing took 0.0 s\n"
+)
 
 
 class _Cell:
@@ -51,25 +58,25 @@ class _Tee:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    server = FakeServer()
-    parts = [
-        Part({"kind": "build", "attempt": 1, "path": "build.txt"}, _BUILD),
-        Part({"kind": "stage", "stage": "Running", "state": "start", "at": "x"}),
-        Part(_LOG, _OUTPUT[:3]),
-        Part(_LOG, _OUTPUT[3:]),
-        Part({"kind": "notice", "message": "done…"}),
-    ]
-    job = FakeJob(job_body("a"), parts)
-    job.may_end.set()
-    server.state.jobs["a"] = job
-    try:
-        with Client(
-            workspace="default", settings=Settings(tmp_path / "home", server.url, TOKEN)
-        ) as made:
-            yield made
-    finally:
-        server.stop()
+def client(server: ServedWorkspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """Of a workspace whose job `a` waited for its environment, and has ended."""
+    environments = server.services.environments
+    definition = {"conda_file": {"dependencies": ["python=3.11", {"pip": [server.name]}]}}
+
+    def build(spec: EnvironmentSpec, *_: object) -> None:
+        log = environments.folders.log_path(spec.hash)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(_BUILD)
+        count_as_built(server.services, definition)
+
+    monkeypatch.setattr(environments.builds, "run", build)
+    job = server.start("a", environment=definition).run()
+    job.log(_OUTPUT[:3])
+    job.log(_OUTPUT[3:])
+    job.notice("done…")
+    job.complete()
+    with server.client() as made:
+        yield made
 
 
 @pytest.mark.parametrize("kind", [_Cell, io.StringIO])
@@ -83,7 +90,7 @@ def test_a_job_is_streamed_into_streams_without_bytes(
     monkeypatch.undo()
     printed, built = (each.getvalue() if kind is io.StringIO else each.text for each in (out, err))
     assert ended.status == "Completed" and built == _BUILD.decode()
-    assert printed == "Running…\ngrößer\nNotice: done…\n"
+    assert printed == _PRINTED
 
 
 def test_a_stream_that_also_writes_elsewhere_misses_nothing(
@@ -94,50 +101,49 @@ def test_a_stream_that_also_writes_elsewhere_misses_nothing(
     monkeypatch.setattr(sys, "stderr", err)
     client.jobs.get("a").stream(timeout_s=60)
     monkeypatch.undo()
-    assert out.text == "Running…\ngrößer\nNotice: done…\n" and err.text == _BUILD.decode()
+    assert out.text == _PRINTED and err.text == _BUILD.decode()
 
 
 def test_what_is_said_begins_a_line_of_its_own_unless_the_bytes_go_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: ServedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = FakeServer()
-    parts = [Part(_LOG, b"no newline"), Part({"kind": "notice", "message": "done"})]
-    job = FakeJob(job_body("a"), parts)
-    job.may_end.set()
-    server.state.jobs["a"] = job
+    job = server.start("a").run()
+    job.log(b"no newline")
+    job.notice("done")
+    job.complete()
     shown, elsewhere = io.StringIO(), io.BytesIO()
     monkeypatch.setattr(sys, "stdout", shown)
-    with Client(workspace="default", settings=Settings(tmp_path, server.url, TOKEN)) as client:
+    with server.client() as client:
         client.jobs.get("a").stream(timeout_s=60)
         client.jobs.get("a").stream(timeout_s=60, out=elsewhere)
     monkeypatch.undo()
-    server.stop()
-    assert shown.getvalue() == "no newline\nNotice: done\nNotice: done\n"
+    assert "\nno newline\nNotice: done\n" in shown.getvalue()
+    assert shown.getvalue().count("\nNotice: done\n") == 2
     assert elsewhere.getvalue() == b"no newline"
 
 
 def test_a_stream_says_once_that_the_server_is_lost(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: ServedWorkspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    server = FakeServer()
-    job = FakeJob(job_body("a"), [Part(_LOG, b"first\nsecond\n")])
-    job.may_end.set()
-    job.cuts = [1]
-    server.state.jobs["a"] = job
+    job = server.start("a")
+    job.log(b"first\nsecond\n")
+    job.complete()
+    relay = Relay(server.url, [400])
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stdout", shown)
-    with Client(workspace="default", settings=Settings(tmp_path, server.url, TOKEN)) as client:
+    settings = Settings(tmp_path, relay.url, server.token)
+    with Client(workspace=server.name, settings=settings) as client:
         reader = threading.Thread(target=client.jobs.get("a").stream, daemon=True)
         # What is connected stays so until it is cut.
-        server.stop()
+        relay.stop()
         reader.start()
         eventually(lambda: "The server is unreachable" in shown.getvalue(), "that to be said")
-        server.start()
+        relay.start()
         reader.join()
     monkeypatch.undo()
-    server.stop()
+    relay.stop()
     assert shown.getvalue().count("`yard server start`") == 1
-    assert shown.getvalue().endswith("second\n")
+    assert "\nfirst\nsecond\n" in shown.getvalue()
 
 
 def test_a_job_is_streamed_where_there_is_no_standard_stream(
@@ -160,7 +166,12 @@ def test_what_the_encoding_lacks_is_replaced_and_lines_keep_their_order(
     client.jobs.get("a").stream(timeout_s=60)
     lines = raw.getvalue()
     monkeypatch.undo()
-    assert lines == b"first\nRunning?\n" + _OUTPUT + b"Notice: done?\n"
+    before, after = _PRINTED.split("größer\n")
+    assert lines == b"first\n" + _ascii(before) + _OUTPUT + _ascii(after)
+
+
+def _ascii(text: str) -> bytes:
+    return text.encode("ascii", "replace")
 
 
 def test_bytes_of_a_stream_that_was_closed_end_quietly() -> None:

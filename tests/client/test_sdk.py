@@ -1,4 +1,4 @@
-"""The Python SDK against a fake server."""
+"""The Python SDK against the real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import torchyard
-from cli.fake_server import TOKEN, FakeJob, FakeServer, Part, job_body
+from cli.relay import Relay
+from cli.served_workspace import ServedWorkspace
 from torchyard import Client, Input, Output, Stage, command
 from torchyard.base import errors
 from torchyard.base.errors import InvalidInput
@@ -25,20 +26,13 @@ from torchyard.client.resources import Resource
 
 
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
-    fake = FakeServer()
-    yield fake
-    fake.stop()
-
-
-@pytest.fixture
-def client(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(
+    server: ServedWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Client]:
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    with Client(
-        workspace="default", settings=Settings(tmp_path / "home", server.url, TOKEN)
-    ) as made:
+    with server.client() as made:
         yield made
 
 
@@ -131,64 +125,63 @@ def test_inputs_and_outputs_of_a_command_job_can_be_set() -> None:
         del bare.inputs["n"]
 
 
-def test_create_get_list(client: Client, server: FakeServer) -> None:
+def test_create_get_list(client: Client, server: ServedWorkspace) -> None:
     Path("src").mkdir()
     Path("src/train.py").write_text("print(1)")
     job = client.jobs.create(command(command="python train.py", code="src", environment="python"))
-    assert job.status == job.raw["status"] == "Queued" and job.name
-    assert server.state.posted[0]["code"].startswith("snapshot:")
-    assert server.state.posted[0]["experiment_name"] == "here"
-    assert client.jobs.get(job.name) == job and len({job, job.refresh()}) == 1
+    assert job.status == job.raw["status"] == "NotStarted" and job.name
+    posted = server.document(job.name)
+    assert posted["code"].startswith("snapshot:") and posted["experiment_name"] == "here"
+    server.launched(job.name)
+    begun = client.jobs.get(job.name)
+    assert begun == client.jobs.get(job.name) != job and len({begun, begun.refresh()}) == 1
     listed = client.jobs.list()
     assert [row.name for row in listed] == [job.name]
-    assert f"/ui/workspaces/default/jobs/{job.name}' " in listed._repr_html_()
+    assert f"/ui/workspaces/{server.name}/jobs/{job.name}' " in listed._repr_html_()
     assert "<b>" not in client.jobs.list()[:1]._repr_html_()
     with pytest.raises(FrozenInstanceError):
         job.status = "Completed"  # type: ignore[misc]
-    assert (
-        repr(job) == f"Job(name='{job.name}', display_name='{job.name}-display', status='Queued')"
-    )
+    assert repr(job) == f"Job(name='{job.name}', display_name='{job.name}', status='NotStarted')"
     with pytest.raises(InvalidInput, match="unknown key `comand`") as caught:
-        client.jobs.create({"command": "x", "comand": "y"})
+        client.jobs.create({"command": "x", "environment": "python", "comand": "y"})
     assert caught.value.code == "invalid_spec" and caught.value.at == ("comand",)
     with pytest.raises(InvalidInput, match="not list"):
         client.jobs.create([])  # type: ignore[arg-type]
-    assert client.jobs.validate({"command": "x"}) == []
+    assert client.jobs.validate({"command": "x", "environment": "python"}) == []
 
 
-def test_html_is_escaped(client: Client, server: FakeServer) -> None:
-    server.state.jobs["a"] = FakeJob(job_body("a", display_name="<script>x</script>"))
+def test_html_is_escaped(client: Client, server: ServedWorkspace) -> None:
+    server.start("a", display_name="<script>x</script>")
     assert "<script>" not in client.jobs.get("a")._repr_html_()
     assert "<script>" not in client.jobs.list()._repr_html_()
 
 
 def test_stream_into_a_notebook(
-    client: Client, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    client: Client, server: ServedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "größer\n".encode()
-    log = {"kind": "log", "attempt": 1, "path": "user_logs/std_log.txt"}
-    parts = [Part(log, text[:3]), Part(log, text[3:])]
-    job = FakeJob(job_body("a"), parts)
-    job.may_end.set()
-    server.state.jobs["a"] = job
+    job = server.start("a")
+    job.log(text[:3])
+    job.log(text[3:])
+    job.complete()
     cell = io.StringIO()
     monkeypatch.setattr(sys, "stdout", cell)
     ended = client.jobs.stream("a")
-    assert cell.getvalue() == "größer\n" and ended.status == "Completed"
+    assert "\ngrößer\n" in cell.getvalue() and ended.status == "Completed"
     out = io.BytesIO()
     client.jobs.stream("a", out=out)
     assert out.getvalue() == text
 
 
-@pytest.mark.parametrize("bundle_bytes", [None, 0, 1000], ids=["whole", "empty", "interrupted"])
+@pytest.mark.parametrize("cuts", [[], [300], [1000]], ids=["whole", "at once", "later"])
 def test_many_files_come_in_bundles_and_what_they_lack_one_by_one(
-    client: Client, server: FakeServer, tmp_path: Path, bundle_bytes: int | None
+    server: ServedWorkspace, tmp_path: Path, cuts: list[int]
 ) -> None:
-    job = FakeJob(job_body("a"))
-    job.files = {f"outputs/ü {n}.bin": bytes([n]) * n for n in range(100)}
-    job.files["outputs/large.bin"] = b"x" * 200_000
-    server.state.jobs["a"] = job
-    server.state.bundle_bytes = bundle_bytes
+    job = server.start("a")
+    contents = {f"ü {n}.bin": bytes([n]) * 10 * n for n in range(20)}
+    contents["large.bin"] = b"x" * 200_000
+    for name, content in contents.items():
+        job.write(f"outputs/{name}", content)
     progress: list[int] = []
 
     class Count:
@@ -198,23 +191,29 @@ def test_many_files_come_in_bundles_and_what_they_lack_one_by_one(
         def add(self, size_bytes: int) -> None:
             progress.append(-size_bytes)
 
-    written = client.jobs.download("a", tmp_path / "to", count=Count())
-    assert [path.read_bytes() for path in written] == list(job.files.values())
-    assert sum(progress) == 0 and progress[0] == sum(range(100)) + 200_000
-    requests = [path for method, path in server.state.requests if "/files/" in path]
-    assert (len(requests) == 1) == (bundle_bytes is None)
+    relay, before = Relay(server.url, cuts, "/bundle"), len(server.requests)
+    settings = Settings(tmp_path, relay.url, server.token)
+    with Client(workspace=server.name, settings=settings) as client:
+        written = client.jobs.download("a", tmp_path / "to", count=Count())
+    relay.stop()
+    assert {path.name: path.read_bytes() for path in written} == contents
+    assert sum(progress) == 0 and progress[0] == 1900 + 200_000
+    alone = [path for _, path in server.requests[before:] if "/files/" in path]
+    assert (len(alone) == 1) == (not cuts) and not relay.cuts
 
 
 def test_the_workspace_of_config_json(
-    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ServedWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "aml_config").mkdir()
     (tmp_path / "aml_config/config.json").write_text('{"workspace_name": "vision"}')
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
-    with Client(settings=Settings(tmp_path, server.url, TOKEN)) as client:
+    with Client(settings=Settings(tmp_path, server.url, server.token)) as client:
         assert client.workspace == "vision" and "vision" in repr(client)
-    with Client(workspace="speech", settings=Settings(tmp_path, server.url, TOKEN)) as client:
+    with Client(
+        workspace="speech", settings=Settings(tmp_path, server.url, server.token)
+    ) as client:
         assert client.workspace == "speech"
 
 
@@ -251,8 +250,8 @@ def test_what_a_server_answers_is_not_made_by_hand() -> None:
         torchyard.Environment("mine")  # type: ignore[arg-type, call-arg]
 
 
-def test_a_job_can_be_copied_and_pickled(client: Client, server: FakeServer) -> None:
-    server.state.jobs["a"] = FakeJob(job_body("a"))
+def test_a_job_can_be_copied_and_pickled(client: Client, server: ServedWorkspace) -> None:
+    server.start("a")
     stage = Stage(
         raw={"name": "Running"},
         name="Running",

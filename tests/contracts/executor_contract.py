@@ -13,8 +13,6 @@ from eventually import eventually
 from torchyard.executors.executor import Executor, Handle
 from torchyard.shared.plan import LaunchPlan
 
-_LIMIT_S = 60.0
-
 
 class Site(ABC):
     """An executor, and the means to make its attempts do something."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from end_to_end.yard_under_test import REPOSITORY, remove
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 
 REQUIREMENTS = REPOSITORY / "examples/digits/requirements.txt"
 # With `torchyard-train`, too.

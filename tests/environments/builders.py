@@ -15,7 +15,7 @@ import os, sys
 from pathlib import Path
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import Platform
 home, database = Path(sys.argv[1]), Database(sys.argv[2])
 environments = Environments(

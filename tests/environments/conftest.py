@@ -11,9 +11,9 @@ import pytest
 
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
+from torchyard.environments.assembly import Environments
 from torchyard.environments.build.image_environments import FindEngine
 from torchyard.environments.images import containers
-from torchyard.environments.services import Environments
 from torchyard.environments.types import Accelerator, Platform
 
 

@@ -11,9 +11,9 @@ from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import InvalidSpec
 from torchyard.environments import assets, bases, to_json, types
+from torchyard.environments.assembly import Environments
 from torchyard.environments.images import containers
 from torchyard.environments.images.containers import EngineSearch
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 
 WORKSPACE = "default"

@@ -12,9 +12,9 @@ from environments import wheels
 from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import InvalidInput
 from torchyard.environments import definition
+from torchyard.environments.assembly import Environments
 from torchyard.environments.export import Exported, export
 from torchyard.environments.packages import lock
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
 
 LINUX = Platform("linux", "x86_64", "cpu")

@@ -20,8 +20,8 @@ from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed, Conflict, InvalidInput, NotFound
 from torchyard.environments import image_export
+from torchyard.environments.assembly import Environments
 from torchyard.environments.images import elf
-from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
 from torchyard.shared import locks
 

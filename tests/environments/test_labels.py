@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from torchyard.environments import labels
-from torchyard.environments.labels import Answer, Label
+from torchyard.environments import version_labels
 from torchyard.environments.names import curated_environments
 from torchyard.environments.types import EnvironmentSpec
+from torchyard.environments.version_labels import Answer, Label
 
 LOCK = "torch==2.13.0+cpu\nnumpy==2.1.0\nscikit-learn==1.5.2\n"
 PACKAGES = {"torch": "2.13.0+cpu", "numpy": "2.1.0", "scikit-learn": "1.5.2", "pip": "25.0"}
@@ -26,14 +26,14 @@ SPEC = EnvironmentSpec("3.11", (), "linux-x86_64-cpu", variables=(("TF_USE_LEGAC
 
 
 def label(name: str = "vision", **tags: str) -> Label:
-    return labels.of_lock(name, SPEC, LOCK, tags)
+    return version_labels.of_lock(name, SPEC, LOCK, tags)
 
 
 @pytest.mark.parametrize(
     "name", ["vision", "acpt-pytorch-2.13-cpu", "sklearn-1.5", "torch-2.13.0-py311", "numpy2.1"]
 )
 def test_a_label_that_says_what_is_there(name: str) -> None:
-    assert labels.differences(label(name), ANSWER) == []
+    assert version_labels.differences(label(name), ANSWER) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_label_that_says_what_is_there(name: str) -> None:
     ],
 )
 def test_a_name_that_says_something_else(name: str, line: str) -> None:
-    assert labels.differences(label(name), ANSWER) == [line]
+    assert version_labels.differences(label(name), ANSWER) == [line]
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_where_any_accelerator_will_do_a_machine_may_have_torch_without_cuda(
     cuda: str, any_torch: bool, lines: list[str]
 ) -> None:
     expected = replace(label(), cuda="10.2", any_torch=any_torch)
-    assert labels.differences(expected, replace(ANSWER, cuda=cuda)) == lines
+    assert version_labels.differences(expected, replace(ANSWER, cuda=cuda)) == lines
 
 
 @pytest.mark.parametrize("name", ["pytorch-1.10-py38", "acpt-pytorch-2.13-cpu"])
 def test_a_curated_environment_leaves_it_open_unless_it_names_an_accelerator(name: str) -> None:
     curated = curated_environments.find_by_name(name)
     assert curated is not None
-    assert labels.of_curated(curated, "x86_64").any_torch == (not curated.accelerator)
+    assert version_labels.of_curated(curated, "x86_64").any_torch == (not curated.accelerator)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_curated_environment_leaves_it_open_unless_it_names_an_accelerator(nam
 )
 def test_a_name_that_says_another_accelerator(name: str, lines: list[str]) -> None:
     expected = replace(label(name), cuda="12.6")
-    assert labels.differences(expected, replace(ANSWER, cuda="12.6")) == lines
+    assert version_labels.differences(expected, replace(ANSWER, cuda="12.6")) == lines
 
 
 @pytest.mark.parametrize(
@@ -113,29 +113,29 @@ def test_a_name_that_says_another_accelerator(name: str, lines: list[str]) -> No
     ],
 )
 def test_an_answer_that_is_not_what_the_label_says(wrong: dict[str, Any], line: str) -> None:
-    assert labels.differences(label(), replace(ANSWER, **wrong)) == [line]
+    assert version_labels.differences(label(), replace(ANSWER, **wrong)) == [line]
 
 
 def test_what_is_missing_is_named() -> None:
     packages = {name: version for name, version in PACKAGES.items() if name != "numpy"}
-    assert labels.differences(label(), replace(ANSWER, packages=packages)) == [
+    assert version_labels.differences(label(), replace(ANSWER, packages=packages)) == [
         "numpy 2.1.0 is in the label and not installed"
     ]
 
 
 def test_tags_are_labels() -> None:
     expected = label(torch="2.13", numpy="1.26", team="2 people")
-    assert labels.differences(expected, ANSWER) == [
+    assert version_labels.differences(expected, ANSWER) == [
         "tag `numpy` says 1.26, and the build holds 2.1.0"
     ]
 
 
 def test_a_range_of_pythons_is_a_label() -> None:
     expected = replace(label(), python=">=3.9,<3.11")
-    assert labels.differences(expected, ANSWER) == [
+    assert version_labels.differences(expected, ANSWER) == [
         "Python is 3.11.7, and the label says >=3.9,<3.11"
     ]
-    assert labels.differences(replace(expected, python=">=3.9,<3.12"), ANSWER) == []
+    assert version_labels.differences(replace(expected, python=">=3.9,<3.12"), ANSWER) == []
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_a_range_of_pythons_is_a_label() -> None:
     ],
 )
 def test_the_cuda_that_packages_tell(packages: dict[str, str], cuda: str | None) -> None:
-    assert labels.cuda_of(packages) == cuda
+    assert version_labels.cuda_of(packages) == cuda
 
 
 def test_a_curated_environment_says_what_its_page_says() -> None:
     curated = curated_environments.find_by_name("acpt-pytorch-2.13-cpu")
     assert curated is not None
-    expected = labels.of_curated(curated, "x86_64")
+    expected = version_labels.of_curated(curated, "x86_64")
     there = Answer(
         curated.contents["packages"],
         curated.contents["python"],
@@ -165,11 +165,11 @@ def test_a_curated_environment_says_what_its_page_says() -> None:
         "x86_64",
         {},
     )
-    assert labels.differences(expected, there) == []
+    assert version_labels.differences(expected, there) == []
     # PyPI's build in place of the one for CPUs, as Azure's images drift.
     other = {**curated.contents["packages"], "torch": "2.13.0"}
     drifted = replace(there, packages=other, torch="2.13.0", cuda="13.0", python="3.12.1")
-    assert labels.differences(expected, drifted) == [
+    assert version_labels.differences(expected, drifted) == [
         "Python is 3.12.1, and the label says 3.11",
         "torch is built for CUDA 13.0, and the label says without CUDA",
         "the name says cpu, and torch is built for CUDA 13.0",
@@ -178,4 +178,4 @@ def test_a_curated_environment_says_what_its_page_says() -> None:
 
 def test_an_answer_of_other_types_is_none() -> None:
     document = {"packages": {"A_b": "1", "c": 2}, "torch": 3, "variables": "x", "python": None}
-    assert labels.read_answer(document) == Answer({"a-b": "1"})
+    assert version_labels.read_answer(document) == Answer({"a-b": "1"})

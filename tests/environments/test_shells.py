@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 
 
 def test_an_environment_with_a_shell_in_it_is_not_removed(environments: Environments) -> None:

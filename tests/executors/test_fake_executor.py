@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from contracts.engine_verbs_contract import EngineUnderTest, EngineVerbsContract
 from contracts.executor_contract import ExecutorContract, Site
-from torchyard.executors.executor import Executor
-from torchyard.executors.fake import FakeExecutor
+from torchyard.executors.executor import EngineUnreachable, Executor, Handle
+from torchyard.executors.fake import FakeEngine, FakeExecutor
 from torchyard.shared.plan import LaunchPlan
+
+_NUMBERS = itertools.count()
+
+
+def new_plan(node_count: int = 1) -> LaunchPlan:
+    return LaunchPlan(
+        attempt_id=f"a{next(_NUMBERS)}",
+        attempt=1,
+        job="job",
+        workspace="default",
+        experiment="exp",
+        command="true",
+        server_url="http://127.0.0.1:1",
+        report_token="secret-report-token",
+        run_token="secret-run-token",
+        scratch="/nowhere",
+        node_count=node_count,
+    )
 
 
 class FakeSite(Site):
     def __init__(self) -> None:
         self.executor = self.fake = FakeExecutor()
-        self._numbers = itertools.count()
 
     def plan(self, node_count: int = 1) -> LaunchPlan:
-        return LaunchPlan(
-            attempt_id=f"a{next(self._numbers)}",
-            attempt=1,
-            job="job",
-            workspace="default",
-            experiment="exp",
-            command="true",
-            server_url="http://127.0.0.1:1",
-            report_token="",
-            run_token="",
-            scratch="/nowhere",
-            node_count=node_count,
-        )
+        return new_plan(node_count)
 
     def end(self, plan: LaunchPlan) -> None:
         self.fake.finish(plan.attempt_id)
@@ -53,6 +62,41 @@ class TestFakeExecutor(ExecutorContract):
     @pytest.fixture
     def site(self) -> Site:
         return FakeSite()
+
+
+class WithMachines(FakeEngine):
+    """A new attempt gets its machines at once."""
+
+    def launch(self, plan: LaunchPlan) -> Handle:
+        handle = super().launch(plan)
+        self.give_machines(plan.attempt_id)
+        return handle
+
+
+class FakeUnderTest(EngineUnderTest):
+    def __init__(self) -> None:
+        self.fake = WithMachines("fake")
+
+    def open(self) -> FakeEngine:
+        return self.fake
+
+    def plan(self) -> LaunchPlan:
+        return new_plan()
+
+    @contextmanager
+    def unreachable(self) -> Iterator[tuple[Mapping[str, Any], Handle]]:
+        handle = self.fake.launch(self.plan())
+        self.fake.unreachable = EngineUnreachable("nobody answers", "ask somebody")
+        yield self.settings, handle
+
+    def held(self, plan: LaunchPlan) -> list[str]:
+        return sorted({plan.attempt_id}.difference(self.fake.released))
+
+
+class TestFakeEngine(EngineVerbsContract):
+    @pytest.fixture
+    def site(self) -> EngineUnderTest:
+        return FakeUnderTest()
 
 
 def test_a_launch_fails_once_when_told_to() -> None:

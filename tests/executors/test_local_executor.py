@@ -8,12 +8,13 @@ import signal
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from contracts.engine_verbs_contract import EngineUnderTest, EngineVerbsContract
 from contracts.executor_contract import ExecutorContract, Site
 from torchyard.executors.bundle import worker_zip
 from torchyard.executors.device_locks import LockedDevice, give_back
@@ -78,6 +79,25 @@ class TestLocalExecutor(ExecutorContract):
     @pytest.fixture
     def site(self, bench: Bench) -> Site:
         return LocalSite(bench)
+
+
+class LocalUnderTest(EngineUnderTest):
+    lacks: Mapping[str, str] = dict.fromkeys(
+        ("describe", "release", "probe", "close"),
+        "its nodes are slots of this machine, which compute/ counts, and end with their processes",
+    )
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def open(self) -> LocalExecutor:
+        return LocalExecutor(self._home, os.environ)
+
+
+class TestLocalEngine(EngineVerbsContract):
+    @pytest.fixture
+    def site(self, tmp_path: Path) -> EngineUnderTest:
+        return LocalUnderTest(tmp_path)
 
 
 @pytest.mark.slow

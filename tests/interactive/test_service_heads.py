@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from torchyard.interactive import heads
-from torchyard.interactive.heads import BadHead, Head, RequestLine
+from torchyard.interactive import http_heads
+from torchyard.interactive.http_heads import BadHead, Head, RequestLine
 
 ORIGIN = "http://a.localhost:9"
 
 
 def request(*lines: str, first: str = "GET /x HTTP/1.1") -> Head:
-    return heads.read("\r\n".join([first, "Host: a.localhost:9", *lines]).encode("latin-1"))
+    return http_heads.read("\r\n".join([first, "Host: a.localhost:9", *lines]).encode("latin-1"))
 
 
 def test_the_cookies_of_torchyard_never_reach_a_service() -> None:
@@ -19,7 +19,7 @@ def test_the_cookies_of_torchyard_never_reach_a_service() -> None:
         "Cookie: torchyard_service=s3cret; own=1; __Host-torchyard_session=other",
         "Cookie: torchyard_session=page; two=2",
     )
-    passed = heads.request_for_service(head, "http")
+    passed = http_heads.request_for_service(head, "http")
     assert passed.all("cookie") == ["own=1; two=2"]
     assert "s3cret" not in passed.to_bytes().decode() and b"page" not in passed.to_bytes()
 
@@ -36,16 +36,16 @@ def test_the_cookies_of_torchyard_never_reach_a_service() -> None:
     ],
 )
 def test_a_service_sets_cookies_for_its_own_host_only(sent: str, stored: str) -> None:
-    head = heads.read(f"HTTP/1.1 200 OK\r\nSet-Cookie: {sent}".encode())
-    assert heads.response_for_person(head).all("set-cookie") == ([stored] if stored else [])
+    head = http_heads.read(f"HTTP/1.1 200 OK\r\nSet-Cookie: {sent}".encode())
+    assert http_heads.response_for_person(head).all("set-cookie") == ([stored] if stored else [])
 
 
 def test_headers_that_reach_beyond_a_service_are_dropped() -> None:
-    head = heads.read(
+    head = http_heads.read(
         b"HTTP/1.1 200 OK\r\nStrict-Transport-Security: max-age=9\r\nAlt-Svc: x\r\n"
         b'Clear-Site-Data: "*"\r\nContent-Type: text/html'
     )
-    passed = heads.response_for_person(head)
+    passed = http_heads.response_for_person(head)
     assert not passed.get("strict-transport-security") and not passed.get("alt-svc")
     assert not passed.get("clear-site-data") and passed.get("content-type") == "text/html"
     assert "frame-ancestors 'self'" in passed.get("content-security-policy")
@@ -74,7 +74,7 @@ def test_headers_that_reach_beyond_a_service_are_dropped() -> None:
     ],
 )
 def test_pages_of_other_origins_only_lead_here(lines: tuple[str, ...], refused: bool) -> None:
-    assert bool(heads.refusal(request(*lines), ORIGIN)) is refused
+    assert bool(http_heads.refusal(request(*lines), ORIGIN)) is refused
 
 
 def test_a_form_of_another_origin_is_refused() -> None:
@@ -84,7 +84,7 @@ def test_a_form_of_another_origin_is_refused() -> None:
         "Sec-Fetch-Dest: document",
         first="POST /x HTTP/1.1",
     )
-    assert heads.refusal(head, ORIGIN)
+    assert http_heads.refusal(head, ORIGIN)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_form_of_another_origin_is_refused() -> None:
 )
 def test_an_ambiguous_length_is_refused(lines: tuple[str, ...]) -> None:
     with pytest.raises(BadHead):
-        heads.body_bytes(request(*lines))
+        http_heads.body_bytes(request(*lines))
 
 
 @pytest.mark.parametrize(
@@ -119,5 +119,8 @@ def test_a_malformed_header_is_refused(line: str) -> None:
 
 def test_an_upgrade_is_passed_on_and_other_connections_end() -> None:
     upgrade = request("Connection: keep-alive, Upgrade", "Upgrade: websocket")
-    assert heads.request_for_service(upgrade, "http").get("connection") == "Upgrade"
-    assert heads.request_for_service(request("Connection: x"), "http").get("connection") == "close"
+    assert http_heads.request_for_service(upgrade, "http").get("connection") == "Upgrade"
+    assert (
+        http_heads.request_for_service(request("Connection: x"), "http").get("connection")
+        == "close"
+    )

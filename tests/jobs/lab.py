@@ -11,10 +11,10 @@ from torchyard.executors.fake import FakeEngine, FakeExecutor
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, progress
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Attempt, Job, Stage
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 URLS = ("https://10.0.0.9:8766", "https://[fd00::9]:8766")

@@ -23,8 +23,8 @@ from torchyard.jobs.attempts import node_reports, report_fields
 from torchyard.jobs.history.history import History
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.logs import Logs
-from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Attempt, Job
+from torchyard.jobs.records.wakeups import Signals
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import Services
 from torchyard.workspaces import actions as workspaces

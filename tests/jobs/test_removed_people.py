@@ -10,9 +10,9 @@ from torchyard.base.errors import Forbidden
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions as jobs
 from torchyard.jobs import owners
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import local_runs, submission
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.workspaces import people, rights
 from torchyard.workspaces.types import Identity, Role, TokenKind

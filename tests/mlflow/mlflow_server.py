@@ -20,14 +20,14 @@ from torchyard.base.errors import NotAuthenticated
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.base.lazy_routes import LazyRoutes
 from torchyard.data.datastores import Datastores
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.jobs import actions
 from torchyard.jobs.history.history import History
 from torchyard.jobs.history.history_records import SampledMetric, metric
 from torchyard.jobs.records import store
 from torchyard.jobs.records.logs import Logs
-from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job, NewJob, Status
+from torchyard.jobs.records.wakeups import Signals
 from torchyard.jobs.requests import runs
 from torchyard.jobs.services import Services
 from torchyard.mlflow.feature import FEATURE

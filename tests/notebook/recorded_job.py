@@ -4,11 +4,48 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.fake_server import job_body
 from torchyard.base.errors import NotFound
 from torchyard.client.job_history import ChartLine, MetricSummary
 from torchyard.client.job_reader import RemoteFile
 from torchyard.notebook.view import View, ViewReader
+
+
+def job_body(name: str, status: str = "Completed", **more: Any) -> dict[str, Any]:
+    """As a server answers it; `more` replaces what is there."""
+    return {
+        "name": name,
+        "display_name": f"{name}-display",
+        "experiment_name": "digits",
+        "type": "command",
+        "status": status,
+        "spec": {"command": "python train.py"},
+        "tags": {},
+        "properties": {},
+        "compute": "local",
+        "node_count": 2,
+        "processes_per_node": 4,
+        "created_at": "2026-01-01T10:00:00.000000Z",
+        "started_at": "2026-01-01T10:00:01.000000Z",
+        "ended_at": "2026-01-01T10:00:13.300000Z",
+        "owner": "ann",
+        "attempt": 1,
+        "exit_code": 0 if status == "Completed" else None,
+        "error": None,
+        "waiting": "",
+        "stages": [
+            {
+                "name": "Running",
+                "start": "2026-01-01T10:00:01.000000Z",
+                "end": "2026-01-01T10:00:13.000000Z",
+                "waited_for": "",
+            }
+        ],
+        "notices": [],
+        "metrics": {"loss": 0.25},
+        "params": {"lr": "0.1"},
+        "models": [{"name": "digits", "version": "1"}],
+        **more,
+    }
 
 
 class RecordedJob:

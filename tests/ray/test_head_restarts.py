@@ -17,7 +17,7 @@ import pytest
 from ray.ray_cluster import RayCluster, running_redis, wait_until
 from ray.stub_nodes import Nodes
 from torchyard.executors.executor import EngineUnreachable
-from torchyard.executors.ray.heads import Heads, RayHead
+from torchyard.executors.ray.head_nodes import Heads, RayHead
 from torchyard.executors.ray.ray_environment import RayEnvironment
 from torchyard.executors.ray.ray_variables import variables
 from torchyard.node_agent.ray_node import processes_of_session

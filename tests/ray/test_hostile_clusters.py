@@ -19,7 +19,7 @@ from runner import runner_site as sites
 from runner.runner_site import RunnerSite
 from torchyard.executors.executor import EngineUnreachable
 from torchyard.executors.launch_files import LaunchFiles
-from torchyard.executors.ray import heads
+from torchyard.executors.ray import head_nodes
 from torchyard.executors.ray.engine import RayEngine
 from torchyard.executors.ray.ray_environment import RayEnvironment
 from torchyard.executors.runner_client import RunnerClient
@@ -147,13 +147,13 @@ def test_a_head_and_its_bridge_are_the_engine_users_and_closed_to_all(
 ) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    made = heads.of_server(home, os.environ, site.client)
+    made = head_nodes.of_server(home, os.environ, site.client)
     engine = RayEngine(
         home, os.environ, LaunchFiles(home), server("s1"), BOOTSTRAP, runner=site.client
     )
     try:
         head = made.ensure("default.machines")
-        assert heads.of_server(home, os.environ, site.client).find("default.machines") == head
+        assert head_nodes.of_server(home, os.environ, site.client).find("default.machines") == head
         view = patiently(lambda: engine.describe({"head": "default.machines"}))
         assert view.version.startswith(ray_environment.version.ray)
         words = {command_of(pid) for pid in rays_of(site)}

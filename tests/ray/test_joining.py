@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,10 @@ class Site:
     def unplug(self, name: str) -> None:
         """Kill the agent and all of Ray there at once, as a power cut does."""
         agent = self._machines.pop(name)
-        below = [agent.pid, *_children(agent.pid)]
-        agent.kill()
+        below = _below(agent.pid)
+        for pid in [agent.pid, *below]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         agent.wait()
         for leader in below:
             for process in processes_of_session(leader):
@@ -152,14 +155,14 @@ class Site:
                 processes.send(process.pid, process.start_time, signal.SIGKILL)
 
 
-def _children(parent: int) -> list[int]:
-    children = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            process = processes.read(int(entry.name))
-            if process is not None and process.parent == parent:
-                children.append(process.pid)
-    return children
+def _below(ancestor: int) -> list[int]:
+    """The processes below this one, parents first: `yard node join` runs its agent in a child."""
+    found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    parents = {each.pid: each.parent for each in map(processes.read, found) if each is not None}
+    below = [ancestor]
+    for parent in below:
+        below += [pid for pid, of in parents.items() if of == parent]
+    return below[1:]
 
 
 @pytest.fixture

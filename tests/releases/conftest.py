@@ -13,10 +13,10 @@ from jobs import support
 from releases.release_lab import ReleaseLab
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import Platform
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 
 
 @pytest.fixture

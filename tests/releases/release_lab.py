@@ -21,9 +21,9 @@ from torchyard.environments import assets, contents
 from torchyard.environments.types import EnvironmentAsset
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import job_queries
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.releases import actions, job_types
 from torchyard.releases.records.types import RELEASE

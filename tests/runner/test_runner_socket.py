@@ -18,7 +18,7 @@ import pytest
 from runner.runner_site import RunnerSite, runner_site
 from torchyard.base.errors import InvalidInput
 from torchyard.base.http import Transport
-from torchyard.cli.commands import nodes
+from torchyard.cli.compute import nodes
 from torchyard.runner import cgroups
 
 UNITS = Path(__file__).parents[2] / "packaging"

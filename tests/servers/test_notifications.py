@@ -15,7 +15,7 @@ from postgres_server import PostgresServer
 from torchyard.app import application
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.wakeups import Signals
 from torchyard.servers.notifications import Notifier
 
 pytestmark = pytest.mark.postgres

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import pwd
@@ -10,15 +11,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import torchyard
-from ordinary_user import python_of_nobody
+from contracts.engine_verbs_contract import EngineUnderTest, EngineVerbsContract
 from slurm.slurm_cluster import SlurmCluster, need
-from torchyard.executors.executor import EngineRefused, EngineUnreachable
+from torchyard.executors.executor import EngineRefused, EngineUnreachable, Handle
 from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.slurm.engine import SlurmEngine, open_engine
@@ -34,6 +38,10 @@ from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.slurm.engine import open_engine
 from torchyard.shared.plan import from_json
+for user in sys.argv[3:]:
+    os.setgroups([])
+    os.setgid(int(user))
+    os.setuid(int(user))
 home = Path(sys.argv[1])
 server = ServerForNodes("5e12e1", lambda: NodeAddresses())
 engine = open_engine(home, os.environ, LaunchFiles(home), server)
@@ -85,6 +93,48 @@ def plan(slurm: SlurmCluster, **settings: str) -> LaunchPlan:
         engine="slurm",
         engine_settings={"partition": "stopped", "config": str(slurm.config), **settings},
     )
+
+
+class SlurmUnderTest(EngineUnderTest):
+    """Its attempts run a program in the worker's place that ignores SIGTERM."""
+
+    def __init__(self, home: Path, slurm: SlurmCluster) -> None:
+        self._home, self._slurm, self._numbers = home, slurm, itertools.count()
+        program = home / "python"
+        program.write_text("#!/bin/sh\ntrap '' TERM\nexec sleep 600\n")
+        program.chmod(0o755)
+        self.settings = {
+            "partition": "low",
+            "config": str(slurm.config),
+            "python": str(program),
+        }
+
+    def open(self) -> SlurmEngine:
+        return engine(self._home, self._slurm)
+
+    def plan(self) -> LaunchPlan:
+        made = plan(self._slurm, **self.settings)
+        return replace(made, attempt_id=f"{made.attempt_id}-{next(self._numbers)}")
+
+    @contextmanager
+    def unreachable(self) -> Iterator[tuple[Mapping[str, Any], Handle]]:
+        with closing(self.open()) as before:
+            handle = before.launch(self.plan())
+        self._slurm.stop("slurmctld")
+        try:
+            yield self.settings, handle
+        finally:
+            self._slurm.start_controller()
+
+    def held(self, plan: LaunchPlan) -> list[str]:
+        locks = (self._home / "slurm").glob(f"{plan.attempt_id}.lock")
+        return [*self._slurm.jobs(), *(lock.name for lock in locks)]
+
+
+class TestSlurmVerbs(EngineVerbsContract):
+    @pytest.fixture
+    def site(self, tmp_path: Path, slurm: SlurmCluster) -> EngineUnderTest:
+        return SlurmUnderTest(tmp_path, slurm)
 
 
 def test_an_attempt_launched_twice_is_one_job(tmp_path: Path, slurm: SlurmCluster) -> None:
@@ -189,14 +239,16 @@ def test_an_ordinary_user_can_do_all_of_it(slurm: SlurmCluster, tmp_path: Path) 
     home.mkdir(mode=0o700)
     os.chown(home, nobody.pw_uid, nobody.pw_gid)
     launch_plan = plan(slurm).to_json()
-    # This package and what it needs, where anybody may read them.
+    # Where anybody may read it; what it imports is loaded before it becomes this user.
     packages = slurm.folder / "packages"
     copy = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(torchyard.__file__).parent, packages / "torchyard", ignore=copy)
-    code = f"import sys; sys.path.insert(0, {str(packages)!r}); {_SERVER}"
-    printed = slurm.run(
-        python_of_nobody(), "-I", "-c", code, str(home), launch_plan, user=nobody.pw_uid
-    ).splitlines()
+    code = (
+        f"import sys; sys.path.insert(0, {str(packages)!r})\n"
+        f"from torchyard.executors.slurm.settings import SETTINGS; SETTINGS()\n{_SERVER}"
+    )
+    words = (sys.executable, "-c", code, str(home), launch_plan, str(nobody.pw_uid))
+    printed = slurm.run(*words).splitlines()
     assert json.loads(printed[0]) == ["n1"]
     assert json.loads(printed[1])["job"] > 0
     assert printed[2].startswith("waits for Slurm: ")

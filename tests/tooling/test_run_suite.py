@@ -153,6 +153,8 @@ def test_the_table_ends_with_what_failed(
     (tmp_path / "Makefile").write_text("good:\n\t@echo fine\nbad:\n\t@exit 3\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CI_LOGS", str(tmp_path / "logs"))
+    # Programs of tests that run beside this one are not of its suites.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert run_suites.main(["bad", "good"]) == 1
     lines = capfd.readouterr().out.splitlines()
     assert "fine" in lines  # a red suite hides none behind it

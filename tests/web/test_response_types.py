@@ -1,26 +1,30 @@
-"""The types that OpenAPI gives to responses, against real ones."""
+"""The types that routes return, from which OpenAPI describes answers, against real answers."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ConfigDict, TypeAdapter
 
 import openapi_file
+from torchyard.base.lazy_routes import every_route
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt
-from torchyard.web.response_types import BY_ROUTE
+from torchyard.workspaces.guarded_routes import GuardedRoute
 from web.browser_like import code_of, signed_in
 from workspaces.served import HERE, JOB, MLFLOW, Served, served
 
 ONE_DATABASE = True
 CHECKED_IN = Path(__file__).parents[2] / "ui" / "openapi.json"
-_W, _JOB = "/v1/workspaces/{workspace}", "/v1/workspaces/{workspace}/jobs/{name}"
+ANYWHERE = "/v1/workspaces/{workspace}"
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 @pytest.fixture
@@ -30,9 +34,21 @@ def site(tmp_path: Path, database_url: str) -> Iterator[Served]:
         yield made
 
 
+SWEEP = {
+    "type": "sweep",
+    "name": "tuned",
+    "trial": {"command": "echo ${{search_space.lr}}", "environment": "python"},
+    "search_space": {"lr": {"type": "choice", "values": [1, 2]}},
+    "sampling_algorithm": "random",
+    "objective": {"goal": "minimize", "primary_metric": "loss"},
+    "limits": {"max_total_trials": 2},
+}
+
+
 def _fill(site: Served) -> None:
-    """A job that waits, and one with all that a job can have."""
+    """A job that waits, a sweep, a job with all that one can have, and a quota."""
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "waits"})
+    site.ok("home", "POST", f"{HERE}/jobs", SWEEP)
     code = f"snapshot:{_snapshot(site)}"
     document = {**JOB, "name": "one", "code": code, "inputs": {"lr": 0.1}, "tags": {"team": "x"}}
     site.ok("carl", "POST", f"{HERE}/jobs", document)
@@ -46,6 +62,7 @@ def _fill(site: Served) -> None:
     stored = f"{artifacts_of('one')}/outputs/t.csv"
     with services.datastores.writing("default", ARTIFACT_STORE, stored) as writing:
         writing.write(b"a,b\n1,2\n")
+    site.ok("home", "PUT", f"{HERE}/quotas", {"limits": {"nodes": 20}})
 
 
 def _hold_a_node(site: Served) -> None:
@@ -62,77 +79,103 @@ def _hold_a_node(site: Served) -> None:
         attempt_store.change_attempt(connection, "one-1", ended_at=ended_at)
 
 
-REQUESTS: list[tuple[str, str, str, Any]] = [
-    ("get", f"{_W}/jobs", f"{HERE}/jobs", None),
-    (
-        "get",
-        f"{_W}/jobs",
-        f"{HERE}/jobs?limit=1&column=metrics&column=params&column=inputs&column=waiting",
-        None,
-    ),
-    ("get", _JOB, f"{HERE}/jobs/one", None),
-    ("get", _JOB, f"{HERE}/jobs/waits", None),
-    ("patch", _JOB, f"{HERE}/jobs/one", {"description": "x"}),
-    ("get", f"{_JOB}/files", f"{HERE}/jobs/one/files", None),
-    ("get", f"{_JOB}/outputs", f"{HERE}/jobs/one/outputs", None),
-    (
-        "get",
-        f"{_JOB}/logs/index",
-        f"{HERE}/jobs/one/logs/index?path=user_logs/std_log.txt",
-        None,
-    ),
-    (
-        "get",
-        f"{_JOB}/logs/search",
-        f"{HERE}/jobs/one/logs/search?path=user_logs/std_log.txt&text=a",
-        None,
-    ),
-    ("get", f"{_JOB}/preview", f"{HERE}/jobs/one/preview?path=outputs/t.csv", None),
-    ("get", f"{_JOB}/preview", f"{HERE}/jobs/one/preview?path=user_logs/std_log.txt", None),
-    ("get", f"{_JOB}/code", f"{HERE}/jobs/one/code", None),
-    ("get", f"{_JOB}/code/file", f"{HERE}/jobs/one/code/file?path=a.py", None),
-    ("get", f"{_JOB}/code/diff", f"{HERE}/jobs/one/code/diff?other=waits", None),
-    (
-        "get",
-        f"{_JOB}/code/diff/file",
-        f"{HERE}/jobs/one/code/diff/file?other=waits&path=a.py",
-        None,
-    ),
-    ("get", f"{_JOB}/metrics", f"{HERE}/jobs/one/metrics", None),
-    ("get", f"{_JOB}/metrics/chart", f"{HERE}/jobs/one/metrics/chart?key=odd", None),
-    ("get", f"{_W}/metrics/chart", f"{HERE}/metrics/chart?job=one&key=loss&key=odd", None),
-    ("get", f"{_W}/experiments", f"{HERE}/experiments", None),
-    ("get", f"{_W}/computes/{{name}}/nodes", f"{HERE}/computes/local/nodes", None),
-    ("get", f"{_W}/computes/{{name}}/history", f"{HERE}/computes/local/history", None),
-    ("get", f"{_W}/computes/{{name}}/people", f"{HERE}/computes/local/people", None),
-    ("get", "/v1/whoami", "/v1/whoami", None),
-    ("get", "/v1/sign-in", "/v1/sign-in", None),
-    ("post", "/v1/sign-in/links", "/v1/sign-in/links", {}),
-    ("get", "/v1/users", "/v1/users", None),
-    ("get", "/v1/users/{name}", "/v1/users/dan", None),
-    ("get", "/v1/users/{name}/tokens", "/v1/users/dan/tokens", None),
-    ("post", f"{_JOB}/cancel", f"{HERE}/jobs/one/cancel", None),
-    ("post", f"{_JOB}/archive", f"{HERE}/jobs/one/archive", None),
-    ("post", f"{_JOB}/restore", f"{HERE}/jobs/one/restore", None),
-]
+GET_PATHS = (
+    f"{HERE}/jobs",
+    f"{HERE}/jobs?limit=1&column=metrics&column=params&column=inputs&column=waiting",
+    f"{HERE}/jobs/one",
+    f"{HERE}/jobs/waits",
+    f"{HERE}/jobs/one/files",
+    f"{HERE}/jobs/one/outputs",
+    f"{HERE}/jobs/one/logs/index?path=user_logs/std_log.txt",
+    f"{HERE}/jobs/one/logs/search?path=user_logs/std_log.txt&text=a",
+    f"{HERE}/jobs/one/preview?path=outputs/t.csv",
+    f"{HERE}/jobs/one/preview?path=user_logs/std_log.txt",
+    f"{HERE}/jobs/one/code",
+    f"{HERE}/jobs/one/code/file?path=a.py",
+    f"{HERE}/jobs/one/code/diff?other=waits",
+    f"{HERE}/jobs/one/code/diff/file?other=waits&path=a.py",
+    f"{HERE}/jobs/one/metrics",
+    f"{HERE}/jobs/one/metrics/chart?key=odd",
+    f"{HERE}/jobs/one/metrics/chart?key=loss&x=time&width=1",
+    f"{HERE}/metrics/chart?job=one&key=loss&key=odd",
+    f"{HERE}/experiments",
+    f"{HERE}/computes/local/nodes",
+    f"{HERE}/computes/local/history",
+    f"{HERE}/computes/local/people",
+    f"{HERE}/computes/local/engine",
+    f"{HERE}/sweeps/tuned/trials",
+    f"{HERE}/sweeps/tuned/importances",
+    f"{HERE}/sweeps/tuned/rungs",
+    "/v1/whoami",
+    "/v1/sign-in",
+    "/v1/users",
+    "/v1/users/dan",
+    "/v1/users/dan/tokens",
+)
+OTHER_REQUESTS: tuple[tuple[str, str, Any], ...] = (
+    ("PATCH", f"{HERE}/jobs/one", {"description": "x"}),
+    ("POST", f"{HERE}/jobs/one/cancel", None),
+    ("POST", f"{HERE}/jobs/one/archive", None),
+    ("POST", f"{HERE}/jobs/one/restore", None),
+    ("POST", f"{HERE}/jobs", {**JOB, "name": "two"}),
+    ("POST", f"{HERE}/sweeps/tuned/extend", {"max_total_trials": 5}),
+    ("POST", "/v1/sign-in/links", {}),
+    ("POST", "/v1/users", {"name": "ann"}),
+    ("POST", "/v1/users/ann/tokens", {"name": "a"}),
+    ("POST", "/v1/users/ann/tokens/a/rotate", {}),
+    ("PUT", "/v1/users/ann/role", {"role": "reader"}),
+    ("PUT", f"{HERE}/people/ann", {"role": "reader"}),
+    ("POST", f"{HERE}/quota-requests", {"name": "nodes", "most": 30, "reason": "x"}),
+    ("GET", f"{HERE}/quotas", None),
+    ("GET", f"{HERE}/quota-requests", None),
+)
 
 
-def test_real_responses_are_what_their_types_say(site: Served) -> None:
+# They take a running job, a sign-in provider, or what another answer tells.
+UNSEEN = {
+    ("POST", f"{ANYWHERE}/jobs/{{name}}/preempt"),
+    ("POST", f"{ANYWHERE}/jobs/{{name}}/release"),
+    ("POST", f"{ANYWHERE}/jobs/{{name}}/services/{{service}}/link"),
+    ("POST", f"{ANYWHERE}/jobs/{{name}}/shells"),
+    ("POST", "/v1/sign-in/token"),
+    ("POST", f"{ANYWHERE}/quota-requests/{{request_id}}/approve"),
+    ("POST", f"{ANYWHERE}/quota-requests/{{request_id}}/deny"),
+}
+
+
+def test_real_answers_are_what_their_routes_return(site: Served) -> None:
     _hold_a_node(site)
-    for method, route, path, body in REQUESTS:
-        answer = site.ok("home", method.upper(), path, body)
-        BY_ROUTE[method, route].model_validate_json(json.dumps(answer), strict=True)
-    made = {"id": _snapshot(site)}
-    shown = site.ok("dan", "GET", f"{HERE}/snapshots/{made['id']}")
-    BY_ROUTE["get", f"{_W}/snapshots/{{snapshot_id}}"].model_validate_json(
-        json.dumps(shown), strict=True
-    )
-    page = signed_in(site, "rita")
-    session = page.ask("POST", "/v1/sign-in/session", {"code": code_of(site, "dan")}).json()
-    BY_ROUTE["post", "/v1/sign-in/session"].model_validate_json(json.dumps(session), strict=True)
-    seen = {(method, route) for method, route, _, _ in REQUESTS}
-    others = {("post", "/v1/sign-in/session"), ("get", f"{_W}/snapshots/{{snapshot_id}}")}
-    assert seen | others == set(BY_ROUTE)
+    answers = [("GET", path, site.ok("home", "GET", path)) for path in GET_PATHS]
+    for method, path, body in OTHER_REQUESTS:
+        answers.append((method, path, site.ok("home", method, path, body)))
+    path = f"{HERE}/snapshots/{_snapshot(site)}"
+    answers.append(("GET", path, site.ok("dan", "GET", path)))
+    page, path = signed_in(site, "rita"), "/v1/sign-in/session"
+    answers.append(("POST", path, page.ask("POST", path, {"code": code_of(site, "dan")}).json()))
+    described, seen = _described(site), set()
+    for method, path, answer in answers:
+        route = _route(described[method], path)
+        # A list hands its configuration down to the types in it.
+        types: Any = list[route.answer]  # type: ignore[name-defined]
+        TypeAdapter(types, config=STRICT).validate_json(json.dumps([answer]))
+        seen.add((method, route.path_format))
+    unseen = {(method, route.path_format) for method in described for route in described[method]}
+    assert unseen - seen == UNSEEN
+
+
+def _described(site: Served) -> dict[str, list[GuardedRoute]]:
+    """By method."""
+    app: Any = site.client.app
+    described = defaultdict[str, list[GuardedRoute]](list)
+    for _, route in every_route(app.router.routes):
+        if isinstance(route, GuardedRoute) and route.answer is not None:
+            for method in route.methods or ():
+                described[method].append(route)
+    return described
+
+
+def _route(routes: list[GuardedRoute], path: str) -> GuardedRoute:
+    return next(route for route in routes if route.path_regex.match(path.partition("?")[0]))
 
 
 def _snapshot(site: Served) -> str:

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { aboutText, amount, isExpired, isServerOwner, isSession, limitOf, owners, parseAmount, roleIn, type User } from "../src/pages/settings/settings";
 
-const user = (name: string, roles: Record<string, string>): User => ({ name, roles, created_at: "2026-01-01T00:00:00Z" });
+const user = (name: string, roles: User["roles"]): User => ({ name, roles, created_at: "2026-01-01T00:00:00Z" });
 
 describe("roles", () => {
   it("are the higher one of here and everywhere", () => {

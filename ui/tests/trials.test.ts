@@ -2,10 +2,10 @@ import { expect, it } from "vitest";
 import { comparedOf, historyOf, ordered, sayProgress, type Sweep, type Trial } from "../src/pages/sweep/trials";
 
 const trial = (number: number, values: Trial["values"], parameters: Trial["parameters"] = {}, outcome: Trial["outcome"] = "completed"): Trial =>
-  ({ number, name: `s_${number}`, status: "Completed", outcome, parameters, values, metrics: {}, reason: "", started_at: null, ended_at: null, duration_s: number });
+  ({ number, name: `s_${number}`, status: "Completed", outcome, parameters, values, metrics: {}, intervals: 0, reason: "", created_at: "", started_at: null, ended_at: null, duration_s: number });
 
 const sweep = (trials: Trial[], goal: "minimize" | "maximize" = "minimize"): Sweep =>
-  ({ name: "s", objectives: [{ primary_metric: "loss", goal }], sampling: "random", seed: 1, early_termination: "", parameters: ["lr"], max_total_trials: 9, max_concurrent_trials: 2, best: null, trials });
+  ({ name: "s", status: "Running", objectives: [{ primary_metric: "loss", goal }], sampling: "random", seed: 1, early_termination: "", parameters: ["lr"], max_total_trials: 9, max_concurrent_trials: 2, best: null, trials });
 
 it("the best so far goes along with the goal, and passes over what has no value", () => {
   const trials = [trial(0, [3]), trial(1, []), trial(2, [4]), trial(3, ["NaN"]), trial(4, [1]), trial(5, [0], {}, "failed")];

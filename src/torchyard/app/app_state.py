@@ -20,7 +20,7 @@ from torchyard.base.bodies.body_spool import BodySpool
 from torchyard.base.home.ray_archive import RayArchives
 from torchyard.batch_endpoints.actions import model_uses
 from torchyard.environments.requested_builds import RequestedBuilds
-from torchyard.interactive.services import JobServices, ServicesAt
+from torchyard.interactive.running_services import JobServices, ServicesAt
 from torchyard.interactive.shells import Shells
 from torchyard.jobs import owners
 from torchyard.jobs.admission import quota_checks

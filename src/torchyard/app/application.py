@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 
 import torchyard
-from torchyard.app import app_state, route_groups, server_routes
+from torchyard.app import app_state, openapi_document, route_groups, server_routes
 from torchyard.app.error_responses import answer_errors
 from torchyard.app.monitoring import routes as monitoring_routes
 from torchyard.app.monitoring.requests import Measuring, Requests
@@ -40,33 +39,33 @@ from torchyard.base.feature import load
 from torchyard.base.files import write_atomically
 from torchyard.base.home import hold, home_database
 from torchyard.base.home.node_folder import NodeFolder
-from torchyard.base.lazy_routes import LazyRoutes, add_routes, every_route
+from torchyard.base.lazy_routes import add_routes
 from torchyard.compute import actions as computes
 from torchyard.compute.machine_counts import MachineCounts
 from torchyard.data.datastores import Datastores
 from torchyard.endpoints.running.router_process import ScoringAt
+from torchyard.environments.assembly import Environments
 from torchyard.environments.requested_builds import RequestedBuilds
-from torchyard.environments.services import Environments
 from torchyard.executors import engines
 from torchyard.executors.engines import Engines, Opener
 from torchyard.executors.executor import Executor
 from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.local import LocalExecutor
 from torchyard.executors.machine import Machine
-from torchyard.executors.ray import heads
+from torchyard.executors.ray import head_nodes
 from torchyard.executors.runner_client import RunnerClient
 from torchyard.executors.server_for_nodes import NodeAddresses, ServerForNodes
 from torchyard.executors.spawner import RunnerSpawner
 from torchyard.features import features
-from torchyard.interactive.services import ServicesAt
+from torchyard.interactive.running_services import ServicesAt
 from torchyard.jobs.admission import machine
 from torchyard.jobs.cleanup import references
 from torchyard.jobs.history.history import History
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages.sender import Sender
 from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.logs import Logs
-from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.wakeups import Signals
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.servers import sharing as sharing_of
 from torchyard.servers.lease import SingleServer
@@ -185,7 +184,7 @@ def _parts(
     signer = Signer(services.home, services.for_nodes.server_id)
     access = Access(services.db, services.clock, signer, hold.is_held(services.home))
     scheduler = Scheduler(services, services.engines, url)
-    ray_heads = heads.of_server(services.home, environ, services.runner)
+    ray_heads = head_nodes.of_server(services.home, environ, services.runner)
     sender = Sender(services.db, services.clock, services.messages)
     counts = MachineCounts(services.db, services.clock, services.engines)
     return Parts(services, access, scheduler, sender, signer, ray_heads, counts, sharing)
@@ -356,24 +355,9 @@ def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
 
 
 class _App(FastAPI):
-    """The app, whose OpenAPI document covers the described groups only."""
-
     def openapi(self) -> dict[str, Any]:
         if not self.openapi_schema:
-            described = [
-                route
-                for route in self.router.routes
-                if not isinstance(route, LazyRoutes) or route.described
-            ]
-            self.openapi_schema = get_openapi(
-                title=self.title,
-                version=self.version,
-                openapi_version=self.openapi_version,
-                routes=[route for _, route in every_route(tuple(described))],
-            )
-            from torchyard.web import response_types
-
-            response_types.describe(self.openapi_schema)
+            self.openapi_schema = openapi_document.of(self)
         return self.openapi_schema
 
 

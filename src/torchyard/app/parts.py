@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchyard.compute.machine_counts import MachineCounts
-from torchyard.executors.ray.heads import Heads
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.executors.ray.head_nodes import Heads
 from torchyard.jobs.messages.sender import Sender
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.servers.sharing import Sharing
 from torchyard.workspaces.access import Access

@@ -8,14 +8,11 @@ Always: an answer is JSON, with its length.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+
+from starlette.types import Scope, Send
 
 from torchyard.azureml.common import errors as azure_errors
 from torchyard.base.errors import TorchyardError
-
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 async def refuse(scope: Scope, send: Send, error: TorchyardError) -> None:

@@ -11,18 +11,14 @@ rebinding"); it can't choose another Host header: https://crypto.stanford.edu/dn
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from collections.abc import Collection
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from torchyard.app.refusals import refuse
-from torchyard.base import heads
+from torchyard.base import request_headers
 from torchyard.base.bodies.request_bodies import BUSY
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _AS_SERVED = (b"x-content-type-options", b"nosniff")
 _RETRY_AFTER = (b"retry-after", b"2")
@@ -43,7 +39,7 @@ class RequestGuard:
             worker can tell its own server from another one that has taken its port.
     """
 
-    def __init__(self, app: App, hosts: Collection[str] = (), server_id: str = "") -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = (), server_id: str = "") -> None:
         self._app = app
         self._hosts = frozenset(hosts)
         self._server_id = server_id.encode()
@@ -61,7 +57,7 @@ class RequestGuard:
         await self._app(scope, receive, send)
 
     def _signed(self, scope: Scope, send: Send, always: bool) -> Send:
-        async def signed(message: MutableMapping[str, Any]) -> None:
+        async def signed(message: Message) -> None:
             starts = message["type"] == "http.response.start"
             if starts and all(name != _AS_SERVED[0] for name, _ in message["headers"]):
                 # No browser takes what a person uploaded for something else than it is served as.
@@ -81,7 +77,7 @@ class RequestGuard:
         if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
             raise InvalidInput("the request's address contains a NUL character", "remove it")
         if self._hosts and scope.get("scheme") == "http":
-            host = _name_of(heads.header(scope, b"host"))
+            host = _name_of(request_headers.header(scope, b"host"))
             if host not in self._hosts:
                 raise Forbidden(
                     f"this server does not answer to the name `{host[:80]}`",

@@ -12,7 +12,7 @@ import torchyard
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import NotFound
 from torchyard.executors.server_for_nodes import ServerForNodes
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.shared.failures import Failure
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission

@@ -11,19 +11,13 @@ programs watch a server by is answered to everyone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from torchyard.app.refusals import refuse
 from torchyard.base.errors import TooManyRequests
 from torchyard.workspaces.access import Access, bearer_token
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _PROBES = ("/health", "/livez", "/readyz")
 # 250 programs that open a connection as soon as one is refused cost the event loop more than
@@ -34,7 +28,7 @@ _LATE_S = 1.0
 class WrongTokens:
     """ASGI middleware; the client's address is what uvicorn took from a trusted proxy."""
 
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
+from typing import Literal
 from urllib.parse import quote
+
+from typing_extensions import NotRequired, TypedDict
 
 from torchyard.base import files
 from torchyard.base.bodies.file_responses import OpenFileResponse
@@ -29,6 +31,23 @@ _HEAD_BYTES = 256 << 10
 _MOST_ROWS, _MOST_COLUMNS, _MOST_CELL = 200, 200, 1000
 _MOST_IMAGE_BYTES = 64 << 20
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+class Preview(TypedDict):
+    """What a page shows of a file.
+
+    A table has `columns` and `rows` of texts, a text its `text`; `truncated` says that there is
+    more of either.
+    """
+
+    path: str
+    size_bytes: int
+    kind: Literal["text", "table", "image", "binary"]
+    truncated: bool
+    media_type: NotRequired[str]
+    text: NotRequired[str]
+    columns: NotRequired[list[str]]
+    rows: NotRequired[list[list[str]]]
 
 
 def attachment(file: Readable, is_named: bool = True) -> OpenFileResponse:
@@ -55,14 +74,9 @@ def image(file: Readable) -> OpenFileResponse:
     return OpenFileResponse(file, media_type=type, headers={**HEADERS, "cache-control": "no-cache"})
 
 
-def preview(file: Readable, path: str) -> dict[str, Any]:
-    """What a page shows of a file: `kind` is text, table, image or binary.
-
-    A table has `columns` and `rows` of texts, a text its `text`; `truncated` says that there is
-    more of either.
-    """
+def preview(file: Readable, path: str) -> Preview:
     size_bytes = files.size_bytes(file)
-    body = {"path": path, "size_bytes": size_bytes, "kind": "binary", "truncated": False}
+    body: Preview = {"path": path, "size_bytes": size_bytes, "kind": "binary", "truncated": False}
     type = _image_type(file)
     if type:
         return {**body, "kind": "image", "media_type": type}
@@ -72,9 +86,16 @@ def preview(file: Readable, path: str) -> dict[str, Any]:
         return body
     is_cut = size_bytes > len(head)
     delimiter = _DELIMITERS.get(Path(file.name).suffix.lower())
-    table = _table(text, delimiter, is_cut) if delimiter else None
-    if table is not None:
-        return {**body, "kind": "table", **table}
+    rows = _rows(text, delimiter, is_cut) if delimiter else []
+    if rows:
+        is_cut = is_cut or len(rows) > _MOST_ROWS
+        return {
+            **body,
+            "kind": "table",
+            "columns": rows[0],
+            "rows": rows[1:],
+            "truncated": is_cut,
+        }
     return {**body, "kind": "text", "text": text, "truncated": is_cut}
 
 
@@ -103,7 +124,8 @@ def _text_of(head: bytes, is_whole: bool) -> str | None:
     return None
 
 
-def _table(text: str, delimiter: str, is_cut: bool) -> dict[str, Any] | None:
+def _rows(text: str, delimiter: str, is_cut: bool) -> list[list[str]]:
+    """The first rows of a table, its columns before them; none where the text is no table."""
     lines = text.rpartition("\n")[0] if is_cut else text
     rows: list[list[str]] = []
     try:
@@ -112,11 +134,8 @@ def _table(text: str, delimiter: str, is_cut: bool) -> dict[str, Any] | None:
                 break
             rows.append([cell[:_MOST_CELL] for cell in row[:_MOST_COLUMNS]])
     except csv.Error:
-        return None
-    if not rows:
-        return None
-    more = is_cut or len(rows) > _MOST_ROWS
-    return {"columns": rows[0], "rows": rows[1 : _MOST_ROWS + 1], "truncated": more}
+        return []
+    return rows
 
 
 def _image_type(file: Readable) -> str:

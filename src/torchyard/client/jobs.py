@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from torchyard.client.command_jobs import CommandJob
-    from torchyard.client.interactive.services import JobService
+    from torchyard.client.interactive.job_services import JobService
     from torchyard.client.interactive.shells import RunningShell, ShellOptions
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.snapshots import Snapshots
@@ -373,7 +373,7 @@ class Jobs(JobReader):
 
     def services(self, name: str) -> Listing[JobService]:
         """The services of a running job, on each of its nodes; none when it does not run."""
-        from torchyard.client.interactive.services import service_from_json
+        from torchyard.client.interactive.job_services import service_from_json
 
         rows = self.request("GET", name, "services")["value"]
         return Listing(service_from_json(row) for row in rows)

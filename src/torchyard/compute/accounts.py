@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from sqlalchemy import Connection
 
 from torchyard.compute import store
-from torchyard.compute.types import Compute, Node, Usage
+from torchyard.compute.types import Compute, Node, NodeHours
 
 Span = tuple[datetime, datetime]
 
@@ -30,7 +30,7 @@ def charge(
     store.add_use(connection, workspace, name, _sums(existed, busy_spans))
 
 
-def usage(connection: Connection, compute: Compute, now: datetime) -> list[Usage]:
+def usage(connection: Connection, compute: Compute, now: datetime) -> list[NodeHours]:
     """By day, oldest first, with the nodes that exist now."""
     nodes: list[Node] = store.nodes_in(connection, compute.workspace, compute.name)[compute.name]
     days = dict(store.use_by_day(connection, compute.workspace, compute.name))
@@ -39,7 +39,9 @@ def usage(connection: Connection, compute: Compute, now: datetime) -> list[Usage
     for day, (node_seconds, busy_seconds) in _sums(existing, busy_spans).items():
         before = days.get(day, (0.0, 0.0))
         days[day] = (before[0] + node_seconds, before[1] + busy_seconds)
-    return [Usage(day, there / 3600, busy / 3600) for day, (there, busy) in sorted(days.items())]
+    return [
+        NodeHours(day, there / 3600, busy / 3600) for day, (there, busy) in sorted(days.items())
+    ]
 
 
 def _sums(existed: Iterable[Span], busy_spans: Iterable[Span]) -> dict[str, tuple[float, float]]:

@@ -29,7 +29,7 @@ from torchyard.compute import (
     store,
 )
 from torchyard.compute.nodes import Holding as Holding
-from torchyard.compute.types import DELETING, LOCAL, Compute, Node, Sample, Usage, Use
+from torchyard.compute.types import DELETING, LOCAL, Compute, Node, NodeHours, Sample, Use
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.shared.plurals import plural
 
@@ -193,7 +193,7 @@ def samples(db: Database, compute: Compute, limit: int = _MOST_SAMPLES) -> list[
         return store.samples(connection, compute.workspace, compute.name, limit)
 
 
-def usage(db: Database, clock: Clock, compute: Compute) -> list[Usage]:
+def usage(db: Database, clock: Clock, compute: Compute) -> list[NodeHours]:
     """Its node-hours, by day."""
     with db.read() as connection:
         return accounts.usage(connection, compute, clock.now())

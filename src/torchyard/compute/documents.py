@@ -22,9 +22,11 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.compute import engine_settings, sizes
 from torchyard.compute.sizes import Size
 from torchyard.compute.types import LOCAL, Compute
+from torchyard.executors.engines import ENGINES
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{1,22}[a-zA-Z0-9]")
 _MOST_NODES = 100_000
+_ENGINES = ", ".join(f"`{engine}`" for engine in ENGINES)
 
 
 def _type(value: Any, at: At) -> str:
@@ -52,7 +54,7 @@ class ComputeFile(File):
     )
     description: str = declared("", check=Text())
     tags: dict[str, str] = declared({}, "texts and numbers", Texts())
-    engine: Any = declared(None, "what runs the nodes: `local` (the default), `ray`, `slurm`")
+    engine: Any = declared(None, f"what runs the nodes: `local` (the default), {_ENGINES}")
     torchyard: Any = declared(
         None, "`engine` and its settings; tags may have them, too", engine_settings.MAPPING
     )

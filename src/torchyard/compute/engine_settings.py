@@ -18,8 +18,9 @@ from torchyard.base.documents.models import keys
 from torchyard.base.errors import InvalidSpec, did_you_mean, moved, nearest
 from torchyard.base.fields import described, texts, unknown_key
 from torchyard.compute.types import LOCAL
-from torchyard.executors.cluster_settings import ClusterSettings, NodeSettings
+from torchyard.executors.cluster_settings import ClusterSettings
 from torchyard.executors.engines import settings as settings_of_engines
+from torchyard.executors.engines import settings_of
 
 PREFIX = "torchyard."
 _MAPPING = "torchyard"
@@ -45,7 +46,7 @@ def read(document: Mapping[str, Any], engines: Collection[str]) -> tuple[str, Cl
     values = {key: value for key, value, _ in reversed(written)}
     places = {key: at for key, _, at in reversed(written)}
     engine = _engine(values.pop("engine", LOCAL), places.get("engine", ("engine",)), engines)
-    model = _MODELS.get(engine, NodeSettings)
+    model = settings_of(engine)
     unknown = {
         key: _unknown(key, engine, model, places[key]) for key in values if key not in keys(model)
     }

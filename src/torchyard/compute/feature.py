@@ -6,9 +6,9 @@ from torchyard.base.feature import Feature
 
 FEATURE = Feature(
     nouns={
-        "compute": ("cli.commands.computes", "Create, list, resize and check clusters of nodes."),
+        "compute": ("cli.compute.commands", "Create, list, resize and check clusters of nodes."),
         "node": (
-            "cli.commands.nodes",
+            "cli.compute.nodes",
             "Make this machine a node of a cluster; list, drain and remove machines.",
         ),
     },

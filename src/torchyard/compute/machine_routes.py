@@ -21,8 +21,8 @@ from torchyard.compute import actions, invitations, machines, port_check
 from torchyard.compute.types import JoinedMachine, head_key
 from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineUnreachable
-from torchyard.executors.ray.heads import RayHead
-from torchyard.executors.ray.labels import EVERYBODY, MACHINE, OWNER, person_label
+from torchyard.executors.ray.head_nodes import RayHead
+from torchyard.executors.ray.node_labels import EVERYBODY, MACHINE, OWNER, person_label
 from torchyard.executors.server_for_nodes import ServerForNodes, own_addresses
 from torchyard.workspaces import people
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -31,7 +31,7 @@ from torchyard.workspaces.types import Identity, TokenKind
 
 
 class HeadsOfClusters(Protocol):
-    """`app.state.ray_heads`; see executors/ray/heads.py."""
+    """`app.state.ray_heads`; see executors/ray/head_nodes.py."""
 
     def ensure(self, key: str, address: str = "") -> RayHead: ...
 

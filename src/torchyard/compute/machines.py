@@ -22,7 +22,7 @@ from torchyard.base.errors import Conflict, Forbidden, InvalidInput, NotFound, d
 from torchyard.compute import machine_store as store
 from torchyard.compute import store as clusters
 from torchyard.compute.types import Compute, JoinedMachine
-from torchyard.executors.ray import labels
+from torchyard.executors.ray import node_labels
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -246,7 +246,9 @@ def joined(connection: Connection, workspace: str, compute: str) -> dict[str, li
     return {
         machine.name: [
             machine.address,
-            labels.EVERYBODY if machine.takes_everybody else labels.person_label(machine.owner),
+            node_labels.EVERYBODY
+            if machine.takes_everybody
+            else node_labels.person_label(machine.owner),
         ]
         for machine in store.list_in(connection, workspace, compute)
     }
@@ -285,7 +287,7 @@ def joinable(connection: Connection, workspace: str, compute: str) -> Compute:
     if cluster.engine != ENGINE:
         raise Conflict(
             f"compute `{compute}` runs on engine `{cluster.engine}`, which machines can't join",
-            "join a cluster of engine `ray`, or leave `--compute` out",
+            f"join a cluster of engine `{ENGINE}`, or leave `--compute` out",
         )
     return cluster
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
+from typing_extensions import TypedDict
 
 from torchyard.base import fields
 from torchyard.base.clock import to_text
@@ -13,7 +14,7 @@ from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, DatabaseOf, HomeOf, from_state
 from torchyard.compute import actions, promises, sizes
 from torchyard.compute.sizes import Size
-from torchyard.compute.types import Compute, Use
+from torchyard.compute.types import Compute, NodeHours, Use
 from torchyard.executors.engines import Engines
 from torchyard.executors.machine import Machine
 from torchyard.workspaces import people
@@ -27,6 +28,20 @@ JobsAsServerUserOf = Annotated[bool, Depends(from_state("jobs_as_server_user"))]
 MachineOf = Annotated[Machine, Depends(from_state("devices"))]
 
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["compute"], route_class=GuardedRoute)
+
+
+class NodeCount(TypedDict):
+    at: str
+    current: int
+    running: int
+    target: int
+    reason: str
+    machines: int | None
+
+
+class ClusterHistory(TypedDict):
+    counts: list[NodeCount]
+    usage: list[NodeHours]
 
 
 @router.get("/computes")
@@ -75,10 +90,20 @@ def create(
 
 @router.get("/computes/{name}/history")
 @needs(Permission.READ)
-def history(db: DatabaseOf, clock: ClockOf, workspace: str, name: str) -> dict[str, Any]:
+def history(db: DatabaseOf, clock: ClockOf, workspace: str, name: str) -> ClusterHistory:
     compute = actions.get(db, workspace, name)
-    counts = [{**vars(sample), "at": to_text(sample.at)} for sample in actions.samples(db, compute)]
-    return {"counts": counts, "usage": [vars(day) for day in actions.usage(db, clock, compute)]}
+    counts: list[NodeCount] = [
+        {
+            "at": to_text(sample.at),
+            "current": sample.current,
+            "running": sample.running,
+            "target": sample.target,
+            "reason": sample.reason,
+            "machines": sample.machines,
+        }
+        for sample in actions.samples(db, compute)
+    ]
+    return {"counts": counts, "usage": actions.usage(db, clock, compute)}
 
 
 @router.get("/compute-sizes")

@@ -124,7 +124,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Usage:
+class NodeHours:
     """How long nodes existed, and how long jobs held them, on one UTC day."""
 
     day: str

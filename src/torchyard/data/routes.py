@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
+from typing_extensions import TypedDict
 
 from torchyard.assets import served_files
-from torchyard.base.blobs import Blobs, Snapshot, parse_manifest
+from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile, parse_manifest
 from torchyard.base.bodies.body_spool import in_body_thread
 from torchyard.base.bodies.request_bodies import with_body
 from torchyard.base.dependencies import BlobsOf
@@ -44,6 +44,11 @@ _MANIFEST = {
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}", tags=["snapshots"], route_class=GuardedRoute
 )
+
+
+class SnapshotContents(TypedDict):
+    id: str
+    files: tuple[SnapshotFile, ...]
 
 
 @router.post("/blobs/missing")
@@ -91,9 +96,9 @@ async def put_snapshot(blobs: BlobsOf, request: Request) -> dict[str, Any]:
 
 @router.get("/snapshots/{snapshot_id}")
 @needs(Permission.READ)
-def get_snapshot(blobs: BlobsOf, snapshot_id: str) -> dict[str, Any]:
+def get_snapshot(blobs: BlobsOf, snapshot_id: str) -> SnapshotContents:
     snapshot = blobs.snapshot(snapshot_id)
-    return {"id": snapshot.id, "files": [asdict(file) for file in snapshot.files]}
+    return {"id": snapshot.id, "files": snapshot.files}
 
 
 @router.get("/blobs/{sha256}")

@@ -21,14 +21,14 @@ from typing import Any
 
 from torchyard.base.clock import SystemClock
 from torchyard.base.home import home_database
-from torchyard.environments import labels
+from torchyard.environments import version_labels
+from torchyard.environments.assembly import Environments
 from torchyard.environments.build import cuda_builds
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.export import python_of
 from torchyard.environments.names import curated_environments
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages.requirements import normal
-from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform, this_platform
 
 _ASK = "import platform; print(platform.python_version())"
@@ -50,7 +50,9 @@ def read_files(folder: Path) -> dict[str, Any]:
     return {
         "python": python_of(lines),
         "torch": packages.get("torch", ""),
-        "cuda": cuda_builds.of_torch(site_packages(folder)) or labels.cuda_of(packages) or "",
+        "cuda": cuda_builds.of_torch(site_packages(folder))
+        or version_labels.cuda_of(packages)
+        or "",
         "packages": dict(sorted(packages.items())),
         "size_bytes": _size(folder),
     }

@@ -16,10 +16,10 @@ from typing import Any
 from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.environments import assets, export
+from torchyard.environments.assembly import Environments
 from torchyard.environments.names import catalogue, substitutes
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages.requirements import package_name
-from torchyard.environments.services import Environments
 from torchyard.environments.types import REQUESTED, EnvironmentAsset, EnvironmentSpec
 
 

@@ -7,7 +7,7 @@ from torchyard.base.feature import Feature
 FEATURE = Feature(
     nouns={
         "environment": (
-            "cli.commands.environments",
+            "cli.environments.commands",
             "Register, list, build and export environments; open a shell in one.",
         ),
     },

@@ -19,11 +19,11 @@ from typing import IO, Any
 
 from torchyard.base.errors import Conflict, InvalidInput, NotFound
 from torchyard.environments import bases
+from torchyard.environments.assembly import Environments
 from torchyard.environments.images import image_folder, layer_tar, system_files
 from torchyard.environments.images.engine import is_name
 from torchyard.environments.images.layer_tar import Entry
 from torchyard.environments.packages import lock
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
 from torchyard.shared import locks
 

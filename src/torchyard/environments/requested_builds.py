@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import NotFound, TorchyardError
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import EnvironmentSpec
 
 _log = logging.getLogger(__name__)

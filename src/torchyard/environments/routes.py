@@ -17,8 +17,8 @@ from torchyard.base.db import Database
 from torchyard.base.dependencies import ClockOf, from_state
 from torchyard.data.deletion import add_archive_routes, add_delete_routes
 from torchyard.environments import assets, copying, image_export, to_json
+from torchyard.environments.assembly import Environments
 from torchyard.environments.requested_builds import RequestedBuilds
-from torchyard.environments.services import Environments
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 

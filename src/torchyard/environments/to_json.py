@@ -12,14 +12,14 @@ from typing import Any
 
 from torchyard.assets import versions
 from torchyard.base.clock import to_text
-from torchyard.base.errors import BuildFailed, InvalidSpec, TorchyardError
+from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound, TorchyardError
 from torchyard.environments import assets, bases
+from torchyard.environments.assembly import Environments
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.names import catalogue, components, curated_environments
 from torchyard.environments.names.components import EnvironmentComponent, TestRun
 from torchyard.environments.names.curated_environments import Curated
 from torchyard.environments.packages import layers, lock, pythons
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
 
 _NOT_BUILT = "not built"
@@ -74,14 +74,18 @@ def version_to_json(
         owned = assets.owned(environments.db, workspace)(name)
         release = catalogue.release_of(curated, owned) if version == versions.LATEST else None
         version = release.version if release is not None else version
-    if curated is not None and version in (versions.LATEST, curated.version):
-        spec = environments.resolver.resolve(f"{curated.name}:{curated.version}")
-        if spec.ref == f"{curated.name}:{curated.version}":
-            build = build_json(environments, spec)
-        else:
-            # It is for GPUs, and jobs here get another in its place.
-            build = {"hash": "", "build": _NOT_BUILT, "notices": list(spec.notices)}
-        return {**curated_to_json(curated), **build, **tests_to_json(curated)}
+        if version in (versions.LATEST, curated.version):
+            spec = environments.resolver.resolve(f"{curated.name}:{curated.version}")
+            if spec.ref == f"{curated.name}:{curated.version}":
+                build = build_json(environments, spec)
+            else:
+                # It is for GPUs, and jobs here get another in its place.
+                build = {"hash": "", "build": _NOT_BUILT, "notices": list(spec.notices)}
+            return {**curated_to_json(curated), **build, **tests_to_json(curated)}
+        if not owned:
+            raise NotFound(
+                f"environment `{name}` has no version `{version}`", f"it has {curated.version}"
+            )
     asset = assets.get(environments.db, workspace, name, version)
     spec = _spec_of(environments, workspace, asset)
     supported = pythons.end_of_support(environments.folders.python_of(spec))

@@ -10,7 +10,7 @@ where, and what to write instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -150,6 +150,10 @@ class ClusterSettings(Document):
 
     runs_as_server: ClassVar[bool] = False
     """Whether the engine starts jobs as the server's own Unix user, a runner or none."""
+    cluster_keys: ClassVar[Sequence[str]] = ()
+    """What tells clusters of the engine apart, in settings and in handles."""
+    server_files: ClassVar[Mapping[str, str]] = {}
+    """The settings that name files of the server's machine, and what is in each."""
 
     spill_over: str = declared(
         "", "the cluster where jobs start that would wait here", Setting("other-cluster")

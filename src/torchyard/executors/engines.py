@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torchyard.base.feature import load
-from torchyard.executors.cluster_settings import ClusterSettings
+from torchyard.executors.cluster_settings import ClusterSettings, NodeSettings
 from torchyard.executors.executor import (
     Engine,
     EngineCluster,
@@ -37,8 +37,6 @@ from torchyard.shared.plan import LOCAL, LaunchPlan
 
 Opener = Callable[[], Engine]
 _T = TypeVar("_T")
-# What tells the clusters of an engine apart, in its settings and in handles.
-_CLUSTER_KEYS = ("address", "head", "config")
 # A refusal that took longer holds up the scheduler. The cluster is asked again after some times as
 # long, so that it costs the others at most a part of each round.
 _SLOW_S = 0.5
@@ -54,6 +52,11 @@ def settings() -> dict[str, type[ClusterSettings]]:
     """What a cluster's document may say of each engine."""
     further = {engine: load(f"executors.{engine}.settings:SETTINGS") for engine in ENGINES}
     return {LOCAL: ClusterSettings, **further}
+
+
+def settings_of(engine: str) -> type[ClusterSettings]:
+    """The same of one engine, also of one that this installation does not know."""
+    return settings().get(engine, NodeSettings)
 
 
 def openers(
@@ -248,4 +251,5 @@ class Engines:
 
 def _cluster(engine: str, body: Mapping[str, Any]) -> tuple[str, ...]:
     settings = body.get("settings", body)
-    return (engine, *(str(settings.get(key) or "") for key in _CLUSTER_KEYS))
+    keys = settings_of(engine).cluster_keys
+    return (engine, *(str(settings.get(key) or "") for key in keys))

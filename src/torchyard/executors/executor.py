@@ -202,21 +202,28 @@ class Engine(Executor, Protocol):
     """An executor whose nodes are machines of a cluster with an engine of its own.
 
     The scheduler's one thread calls `launch`, `status`, `stop` and `release`: each answers within
-    a second, from what is known already, or raises EngineUnreachable.
+    a second, from what is known already, or raises EngineUnreachable. No call hangs, whatever the
+    cluster does.
     """
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
-        """
+        """The cluster as it is now: values that JSON has, and none of its or its jobs' secrets.
+
+        It may wait a minute for an engine that is being opened.
+
         Args:
             settings: the cluster's, as its document's `torchyard:` has them, checked.
 
         Raises:
             EngineUnreachable: with what is wrong, and the next step.
+            EngineRefused: it can't be used with these settings.
         """
         ...
 
     def release(self, handle: Handle) -> None:
-        """Let go of what the engine still holds for an attempt that is over. Safe to call again.
+        """Let go of what the engine still holds for an attempt that is over.
+
+        Harmless where it holds nothing: after another release, also one by another server.
 
         Raises:
             EngineUnreachable: the next round calls again.
@@ -224,16 +231,22 @@ class Engine(Executor, Protocol):
         ...
 
     def close(self) -> None:
-        """End what serves this server; jobs go on."""
+        """End what serves this server: threads, processes, descriptors, temporary files. Jobs go
+        on, also those that were asked to stop, whose grace the next server watches.
+
+        What is being opened meanwhile ends once it is; a call that comes later opens nothing any
+        more. Safe to call again.
+        """
         ...
 
 
 @runtime_checkable
 class Probing(Protocol):
-    """An engine whose `status` learns late that a machine has died."""
+    """An engine whose `status` learns late that a machine has died; the others have no `probe`."""
 
     def probe(self, handle: Handle, silent: Sequence[int], begun: Set[int]) -> Mapping[int, str]:
-        """Those of the silent nodes whose machines don't answer, as `Status.lost_because` says it.
+        """Those of the silent nodes whose machines don't answer, as `Status.lost_because` says it;
+        none of an attempt that is over.
 
         Args:
             begun: the nodes whose workers have run: without processes of theirs they have ended.

@@ -2,12 +2,13 @@
 
 Owns: scripted nodes.
 Leaves: real processes to the other engines.
-Always: keeps the contract of `Executor`, and of `Engine`; time passes only when the test says so.
+Always: keeps the contracts of `Executor`, `Engine` and `Probing`; time passes only when the test
+says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from torchyard.executors.executor import (
@@ -89,6 +90,8 @@ class FakeEngine(FakeExecutor):
     Attributes:
         reason: what they wait for.
         lost_because: by node, of every attempt.
+        unanswered: by node, what a probe finds; `probes` are the nodes that were silent, and those
+            that had begun.
         unreachable: what every call raises, while it is set.
         cluster: what it says of itself.
         released: the attempts that were let go.
@@ -100,6 +103,8 @@ class FakeEngine(FakeExecutor):
         self.engine = engine
         self.reason = ""
         self.lost_because: dict[int, str] = {}
+        self.unanswered: dict[int, str] = {}
+        self.probes: list[tuple[list[int], set[int]]] = []
         self.unreachable: EngineUnreachable | None = None
         nodes = tuple(EngineNode(f"machine-{k}", f"10.0.0.{k + 1}") for k in range(machines))
         self.cluster = EngineCluster(engine, "1.0", nodes, most_nodes)
@@ -124,6 +129,11 @@ class FakeEngine(FakeExecutor):
         super().stop(handle, grace_s)
         nodes = self._nodes.get(str(handle.body["attempt_id"]), [])
         nodes[:] = ["lost" if node == "pending" else node for node in nodes]
+
+    def probe(self, handle: Handle, silent: Sequence[int], begun: Set[int]) -> Mapping[int, str]:
+        self._answer()
+        self.probes.append((list(silent), set(begun)))
+        return {node: self.unanswered[node] for node in silent if node in self.unanswered}
 
     def describe(self, settings: Mapping[str, Any]) -> EngineCluster:
         self._answer()

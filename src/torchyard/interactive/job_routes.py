@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request
 from fastapi.concurrency import run_in_threadpool
+from typing_extensions import TypedDict
 
 from torchyard.base.dependencies import from_state
 from torchyard.base.errors import InvalidInput
-from torchyard.interactive import running_nodes
-from torchyard.interactive import services as job_services
-from torchyard.interactive.services import JobServices
+from torchyard.interactive import running_nodes, running_services
+from torchyard.interactive.running_services import JobServices
 from torchyard.interactive.shells import Shells
 from torchyard.jobs import actions
 from torchyard.jobs.owners import OwnJob
+from torchyard.jobs.requests import answer_types
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces import audit
@@ -28,6 +29,16 @@ _LONGEST_COMMAND = 32 << 10
 router = APIRouter(
     prefix="/v1/workspaces/{workspace}/jobs", tags=["jobs"], route_class=GuardedRoute
 )
+
+
+class OpenedShell(TypedDict):
+    id: str
+    rank: int
+    node: int
+
+
+class ServiceLink(TypedDict):
+    url: str
 
 
 @router.post("/{name}/shells", status_code=201)
@@ -45,7 +56,7 @@ async def open_shell(
     rows: Annotated[int, Body()] = 24,
     columns: Annotated[int, Body()] = 80,
     term: Annotated[str, Body()] = "",
-) -> dict[str, Any]:
+) -> OpenedShell:
     command = command or []
     if sum(map(len, command)) > _LONGEST_COMMAND or any("\0" in word for word in command):
         raise InvalidInput("the command is too long, or contains a NUL character", "shorten it")
@@ -88,7 +99,7 @@ async def link_service(
     identity: Person,
     request: Request,
     node: Annotated[int | None, Body(embed=True)] = None,
-) -> dict[str, Any]:
+) -> ServiceLink:
     """A link that lets this person in, once, within a minute."""
     audit.note_about(request.scope, job=job.name, service=service)
     return {"url": await running.link(job, service, node, identity)}
@@ -96,5 +107,5 @@ async def link_service(
 
 @router.post("/{name}/release")
 @needs(Permission.JOB)
-def release(services: ServicesOf, job: OwnJob) -> dict[str, Any]:
-    return job_json(services, job_services.release(services, job.workspace, job.name))
+def release(services: ServicesOf, job: OwnJob) -> answer_types.Job:
+    return job_json(services, running_services.release(services, job.workspace, job.name))

@@ -1,7 +1,7 @@
 """One-use links to services, and the cookies that they are exchanged for.
 
 Owns: codes and sessions: who has them, for which service, until when.
-Leaves: checking who may have one to services.py, HTTP to proxy.py.
+Leaves: checking who may have one to running_services.py, HTTP to proxy.py.
 Always: only hashes are kept; a code is good once and for a minute; a session is good for one
 service, and no longer than the token that its link was asked for with.
 """

@@ -1,7 +1,8 @@
 """The listener for services: each at a host name of its own, let through to a node.
 
 Owns: the listener, one connection from its first byte to its last, the pages that it answers with.
-Leaves: heads to heads.py, codes and sessions to links.py, which service a host is to services.py.
+Leaves: heads to http_heads.py, codes and sessions to links.py, which service a host is to
+running_services.py.
 Always: nothing reaches a service before its session is checked, and a connection ends when its
 person may no longer enter; bytes are passed on as they are taken, never gathered; each connection
 carries one request.
@@ -23,8 +24,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from torchyard.base.errors import TorchyardError
 from torchyard.base.long_connections import serve_while
-from torchyard.interactive import heads
-from torchyard.interactive.heads import BadHead, Head, RequestLine
+from torchyard.interactive import http_heads
+from torchyard.interactive.http_heads import BadHead, Head, RequestLine
 from torchyard.interactive.links import Links
 from torchyard.shared import chunks
 from torchyard.tunnels.tunnel import Channel, ChannelClosed
@@ -177,13 +178,13 @@ class Proxy:
     async def _let_in(self, request: Head, target: Target, label: str) -> str:
         """The hash of the token that the request's session is of."""
         line = RequestLine.of(request)
-        heads.body_bytes(request)
+        http_heads.body_bytes(request)
         secure = self._address.scheme == "https"
-        cookie = heads.SECURE_COOKIE if secure else heads.COOKIE
+        cookie = http_heads.SECURE_COOKIE if secure else http_heads.COOKIE
         parts = urlsplit(line.target)
         if parts.path == SIGN_IN:
             self._sign_in(parts.query, target, label, cookie, secure)
-        sessions = heads.cookies(request, cookie)
+        sessions = http_heads.cookies(request, cookie)
         holder = self._links.holder(sessions[0], label) if len(sessions) == 1 else None
         if holder is None:
             raise _Answered(
@@ -192,7 +193,7 @@ class Proxy:
                 f"Open `{target.name}` from the job's page, or with `yard job show-services`: "
                 "the link there lets you in.",
             )
-        why = heads.refusal(request, self._address.origin(label))
+        why = http_heads.refusal(request, self._address.origin(label))
         if why:
             raise _Answered(403, "Refused", f"The request was refused: {why}.")
         if not await target.may_enter(holder.token_hash):
@@ -228,7 +229,7 @@ class Proxy:
         target: Target,
         channel: Channel,
     ) -> None:
-        upgrade = heads.is_upgrade(request)
+        upgrade = http_heads.is_upgrade(request)
         sending = asyncio.ensure_future(
             self._send(request, reader, channel, self._address.scheme, upgrade)
         )
@@ -252,8 +253,8 @@ class Proxy:
         upgrade: bool,
     ) -> None:
         """Pass on the request, its body, and what follows an upgrade; hang up with the person."""
-        await channel.write(heads.request_for_service(request, scheme).to_bytes())
-        left = None if upgrade else heads.body_bytes(request)
+        await channel.write(http_heads.request_for_service(request, scheme).to_bytes())
+        left = None if upgrade else http_heads.body_bytes(request)
         if left is None and not upgrade:
             await _pass_chunks(reader, channel)
             left = 0
@@ -275,11 +276,11 @@ class Proxy:
             buffer += data
             if not data or len(buffer) > _HEAD_MOST_BYTES:
                 raise BadHead("The service closed the connection without an answer")
-        head = heads.read(bytes(buffer[:end]))
+        head = http_heads.read(bytes(buffer[:end]))
         words = head.first.split(" ")
         if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
             raise BadHead("The service does not speak HTTP")
-        writer.write(heads.response_for_person(head).to_bytes())
+        writer.write(http_heads.response_for_person(head).to_bytes())
         rest = bytes(buffer[end + 4 :])
         del buffer
         try:
@@ -302,7 +303,7 @@ async def _connect(target: Target) -> Channel:
 
 async def _read_head(reader: asyncio.StreamReader) -> Head:
     data = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _HEAD_LIMIT_S)
-    return heads.read(data[:-4])
+    return http_heads.read(data[:-4])
 
 
 async def _pass_chunks(reader: asyncio.StreamReader, channel: Channel) -> None:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import Conflict
 from torchyard.interactive.job_routes import ShellsOf
-from torchyard.interactive.services import may_enter
+from torchyard.interactive.running_services import may_enter
 from torchyard.interactive.shells import refusal
 from torchyard.jobs.services import ServicesOf
 from torchyard.tunnels.tunnel import ChannelClosed

@@ -2,7 +2,7 @@
 
 Owns: reading, changing, archiving and canceling jobs.
 Leaves: lists of them to requests/job_queries.py, creating them to requests/submission.py, running
-them to http/scheduler.py and attempts/worker_reports.py, their files to files/artifacts.py.
+them to scheduler.py and attempts/worker_reports.py, their files to files/artifacts.py.
 Always: what a job is made of never changes; a name, a description and tags may.
 """
 

@@ -1,7 +1,7 @@
 """What keeps jobs of other types than `command` going: a thread of one of a home's servers.
 
 Owns: start and stop, the lock by which one server of several keeps, what a fault does.
-Leaves: what a round is to the packages above, rounds of command jobs to http/scheduler.py.
+Leaves: what a round is to the packages above, rounds of command jobs to scheduler.py.
 Always: after a fault the next round comes.
 """
 

@@ -22,7 +22,7 @@ from torchyard.base.dependencies import from_state
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.data.datastores import Datastores
 from torchyard.data.fetching import Fetcher
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.executors.engines import Engines
 from torchyard.executors.launch_files import LaunchFiles
 from torchyard.executors.machine import Machine
@@ -32,8 +32,8 @@ from torchyard.jobs.history.history import History
 from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.client_endpoints import ClientEndpoints
 from torchyard.jobs.records.logs import Logs
-from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.records.wakeups import Signals
 from torchyard.servers.lease import Membership, SingleServer
 from torchyard.tunnels.registry import Tunnels
 from torchyard.workspaces.types import Identity

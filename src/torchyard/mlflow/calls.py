@@ -18,7 +18,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from torchyard.base import heads
+from torchyard.base import request_headers
 from torchyard.base.errors import Forbidden, InvalidInput
 from torchyard.base.settings import DEFAULT_WORKSPACE
 from torchyard.jobs.records import job_masking
@@ -243,7 +243,7 @@ def _read_call(request: Request, content: bytes) -> Call:
         identity,
         fields if masker is None else mask_fields(fields, masker),
         is_query=not content.strip(),
-        request_id=heads.header(request.scope, REQUEST_HEADER),
+        request_id=request_headers.header(request.scope, REQUEST_HEADER),
     )
 
 

@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.jobs.actions import job_key
 from torchyard.jobs.history.history_records import Record
-from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.wakeups import Signals
 from torchyard.jobs.requests import local_runs, runs
 from torchyard.jobs.requests.run_search import View
 from torchyard.jobs.requests.runs import RunRequest

@@ -6,7 +6,7 @@ from torchyard.base.feature import Feature
 
 FEATURE = Feature(
     nouns={
-        "model": ("cli.commands.models", "Register, list, download and deploy models."),
+        "model": ("cli.models.commands", "Register, list, download and deploy models."),
     },
     routes={
         ("models",): ["models.routes"],

@@ -19,7 +19,7 @@ from torchyard.base.clock import from_text, to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 from torchyard.environments import assets
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import WHEELS_BYTES
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job

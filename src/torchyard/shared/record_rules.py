@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 KEY_MAX_LENGTH = 250
 TEXT_MAX_LENGTH = 1_000_000
@@ -25,6 +25,8 @@ INTEGER, TRUTH = "int", "bool"
 NUMBER_TYPES = (INTEGER, TRUTH)
 """What a point of a metric may be besides a float."""
 _NAMED_NUMBERS = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}
+JsonNumber = Union[float, Literal["NaN", "Infinity", "-Infinity"]]
+"""A float as JSON can write it."""
 NUMBER_NAMES = frozenset(_NAMED_NUMBERS)
 """The numbers that JSON lacks."""
 NODE_METRICS, RANK_METRICS = "system/node-", "system/rank-"
@@ -105,7 +107,7 @@ def number(value: Any, key: str) -> float:
     raise InvalidRecord(f"metric `{key}`: value `{str(value)[:100]}` is not a number")
 
 
-def number_json(value: float) -> Union[float, str]:
+def number_json(value: float) -> JsonNumber:
     """A float as JSON can write it: `number` reads it back."""
     if math.isfinite(value):
         return value

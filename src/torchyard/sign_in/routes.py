@@ -35,6 +35,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from typing_extensions import TypedDict
 
 from torchyard.base import fields
 from torchyard.base.clock import Clock, to_text
@@ -46,6 +47,7 @@ from torchyard.sign_in.provider import Provider
 from torchyard.sign_in.sealing import Seal
 from torchyard.workspaces import audit, people, session_cookies, sessions
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
+from torchyard.workspaces.people_routes import NewToken
 from torchyard.workspaces.permissions import Permission
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -110,9 +112,17 @@ OptionalSignInOf = Annotated[SignIn | None, Depends(from_state("sign_in"))]
 router = APIRouter(prefix="/v1/sign-in", tags=["people"], route_class=GuardedRoute)
 
 
+class OidcProvider(TypedDict):
+    issuer: str
+
+
+class SignInMethods(TypedDict):
+    oidc: OidcProvider | None
+
+
 @router.get("")
 @needs(Permission.OPEN)
-async def methods(sign_in: OptionalSignInOf) -> dict[str, Any]:
+async def methods(sign_in: OptionalSignInOf) -> SignInMethods:
     """How people can log in, beside a token."""
     issuer = sign_in.provider.settings.issuer if sign_in is not None else None
     return {"oidc": {"issuer": issuer} if issuer else None}
@@ -201,7 +211,7 @@ def token(
     clock: ClockOf,
     request: Request,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> NewToken:
     """Exchange a grant for a token."""
     body = fields.mapping(document, "the document")
     fields.refuse_unknown(body, ("grant", "verifier"))

@@ -23,7 +23,7 @@ from torchyard.jobs.services import RecordServices, Services
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.trial_store import TYPE, SweepRow
 from torchyard.sweeps.records.types import Outcome, Trial
-from torchyard.sweeps.running import climbing, creation, signals
+from torchyard.sweeps.running import climbing, creation, news
 from torchyard.sweeps.running.state import best_of, spec_of
 from torchyard.sweeps.spec.early_termination import Asha, Hyperband
 from torchyard.sweeps.spec.sweep_spec import SweepSpec
@@ -193,7 +193,7 @@ def add_trials(services: RecordServices, sweep: Job, max_total_trials: int) -> J
         trial_store.change_sweep(connection, sweep.id, **values)
         parents.tell(connection, current, f"it may have {max_total_trials} trials now", now)
     services.signals.notify(jobs.job_key(sweep))
-    services.signals.notify(signals.SWEEPS)
+    services.signals.notify(news.SWEEPS)
     return current
 
 
@@ -227,7 +227,7 @@ class SweepJobs:
             parents.request_cancel(connection, job, why, services.clock.now())
             live = trial_store.live_trials(connection, job.id)
         services.signals.notify(jobs.job_key(job))
-        services.signals.notify(signals.SWEEPS)
+        services.signals.notify(news.SWEEPS)
         for trial in live if kill else ():
             if jobs.find_by_name(services.db, job.workspace, trial.name) is not None:
                 jobs.cancel(services, job.workspace, trial.name, why, kill=True)

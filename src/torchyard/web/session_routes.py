@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request, Response
+from typing_extensions import TypedDict
 
 from torchyard.base import fields
 from torchyard.base.clock import to_text
@@ -29,9 +30,21 @@ AccessOf = Annotated[Access, Depends(from_state("access"))]
 router = APIRouter(prefix="/v1/sign-in", tags=["page"], route_class=GuardedRoute)
 
 
+class SignInLink(TypedDict):
+    path: str
+    code: str
+    expires_at: str
+
+
+class PageSession(TypedDict):
+    user: str
+    name: str
+    expires_at: str
+
+
 @router.post("/links", status_code=201)
 @needs(Permission.SELF)
-def new_link(db: DatabaseOf, clock: ClockOf, identity: Person) -> dict[str, Any]:
+def new_link(db: DatabaseOf, clock: ClockOf, identity: Person) -> SignInLink:
     """A link that signs its bearer in to the web page, once, within a minute."""
     code, expires_at = sessions.new_code(db, clock, identity)
     return {"path": f"{_PAGE}?code={code}", "code": code, "expires_at": to_text(expires_at)}
@@ -46,7 +59,7 @@ def begin(
     request: Request,
     response: Response,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> PageSession:
     """Begin a session with the `code` of a link, or with a person's `token`."""
     session_cookies.require_own_page(request.scope)
     body = fields.mapping(document, "the document")

@@ -11,14 +11,14 @@ missing, which role the person has, and whom to ask.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fastapi import Request
+from starlette.types import Scope
 
-from torchyard.base import heads
+from torchyard.base import request_headers
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.errors import (
@@ -338,18 +338,18 @@ def _refuse_all_but_accepting(identity: Identity, permission: Permission) -> Non
         raise Forbidden("this token is not an invitation", "make one with `yard node invite`")
 
 
-def bearer_token(scope: Mapping[str, Any]) -> str:
+def bearer_token(scope: Scope) -> str:
     """What the Authorization header of a request holds, or the web page's cookie; else empty.
 
     The password of Basic authentication is a token, too, whatever the name: clients such as MLflow
     1.23, the newest for Python 3.6, send files with nothing else than what their URL holds.
     """
-    kind, _, token = heads.header(scope, b"authorization").partition(" ")
+    kind, _, token = request_headers.header(scope, b"authorization").partition(" ")
     if not kind:
         return session_cookies.session_token(scope)
     if kind.lower() == "basic":
         # Browsers send a password that they know with whatever any page requests.
-        is_browser = bool(heads.header(scope, b"sec-fetch-site"))
+        is_browser = bool(request_headers.header(scope, b"sec-fetch-site"))
         return "" if is_browser else _password(token)
     return token.strip() if kind.lower() == "bearer" else ""
 

@@ -18,11 +18,13 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from starlette.types import Scope
 
 from torchyard.base import audit_chain
 from torchyard.base.clock import Clock, to_text
@@ -198,14 +200,14 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
                 yield line
 
 
-def begin(scope: MutableMapping[str, Any]) -> dict[str, Any]:
+def begin(scope: Scope) -> dict[str, Any]:
     """Attach an empty note to a request; access.py and the routes fill it in."""
     note: dict[str, Any] = {}
     scope[_NOTE] = note
     return note
 
 
-def note_permission(scope: MutableMapping[str, Any], permission: Permission) -> None:
+def note_permission(scope: Scope, permission: Permission) -> None:
     """Note the permission that the route requires."""
     note = scope.get(_NOTE)
     if note is not None:
@@ -213,7 +215,7 @@ def note_permission(scope: MutableMapping[str, Any], permission: Permission) -> 
 
 
 def note_identity(
-    scope: MutableMapping[str, Any], identity: Identity, permission: Permission, role_scope: str
+    scope: Scope, identity: Identity, permission: Permission, role_scope: str
 ) -> None:
     """Note who sent the request, and which permission it needs."""
     note = scope.get(_NOTE)
@@ -230,7 +232,7 @@ def note_identity(
         note["token"] = identity.token
 
 
-def note_about(scope: MutableMapping[str, Any], **about: Any) -> None:
+def note_about(scope: Scope, **about: Any) -> None:
     """Note details of what a route does: names and numbers, never a secret."""
     note = scope.get(_NOTE)
     if note is not None:

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from torchyard.workspaces import audit
 from torchyard.workspaces.permissions import UNAUDITED, Permission
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 STRANGERS_A_MINUTE = 60
 
@@ -30,7 +26,7 @@ STRANGERS_A_MINUTE = 60
 class Auditing:
     """ASGI middleware around everything else."""
 
-    def __init__(self, app: App, lines: audit.Audit) -> None:
+    def __init__(self, app: ASGIApp, lines: audit.Audit) -> None:
         self._app = app
         self._lines = lines
         self._gathered: _Gathered | None = None
@@ -52,7 +48,7 @@ class Auditing:
                 line = audit.line_of(note, method, path, status, client[0] if client else "")
                 await self._write(line)
 
-        async def watched(message: MutableMapping[str, Any]) -> None:
+        async def watched(message: Message) -> None:
             nonlocal is_answered
             if message["type"] == "http.response.start":
                 is_answered = True

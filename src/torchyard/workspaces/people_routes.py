@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request
+from typing_extensions import TypedDict
 
 from torchyard.base import fields
 from torchyard.base.clock import Clock, from_text, to_text
@@ -35,6 +36,49 @@ JobsAsServerUserOf = Annotated[bool, Depends(from_state("jobs_as_server_user"))]
 router = APIRouter(prefix="/v1", tags=["people"], route_class=GuardedRoute)
 
 
+class WhoAmI(TypedDict):
+    user: str
+    workspace: str
+    role: Role | None
+    job: str | None
+    token: str | None
+    expires_at: str | None
+    jobs_as_server_user: bool
+
+
+class User(TypedDict):
+    """`roles` by workspace; `*` is every workspace."""
+
+    name: str
+    roles: dict[str, Role]
+    created_at: str
+
+
+class Users(TypedDict):
+    value: list[User]
+
+
+class Token(TypedDict):
+    name: str
+    created_at: str
+    expires_at: str | None
+    last_used_at: str | None
+
+
+class Tokens(TypedDict):
+    value: list[Token]
+
+
+class NewToken(TypedDict):
+    """A token with its text, and where to log in with it."""
+
+    user: str
+    name: str
+    token: str
+    expires_at: str | None
+    url: str
+
+
 @router.get("/whoami")
 @needs(Permission.SELF)
 def whoami(
@@ -42,14 +86,14 @@ def whoami(
     identity: Person,
     jobs_as_server_user: JobsAsServerUserOf,
     workspace: str = "",
-) -> dict[str, Any]:
+) -> WhoAmI:
     scope = identity.workspace or workspace or DEFAULT_WORKSPACE
     roles = people.roles_of(db, identity.user)
     role = _highest(roles, scope)
     return {
         "user": identity.user,
         "workspace": scope,
-        "role": role.value if role else None,
+        "role": role,
         "job": identity.subject.rpartition("/")[2] or None,
         "token": identity.token or None,
         "expires_at": _time(identity.expires_at),
@@ -59,7 +103,7 @@ def whoami(
 
 @router.get("/users")
 @needs(Permission.SELF)
-def list_people(db: DatabaseOf, identity: Person) -> dict[str, Any]:
+def list_people(db: DatabaseOf, identity: Person) -> Users:
     """Everyone for the server's owners; for others the people they share a workspace with."""
     _person_only(identity)
     return {"value": [_person(person) for person in _visible(db, identity, people.list_all(db))]}
@@ -73,7 +117,7 @@ def create(
     request: Request,
     identity: Person,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> User:
     body = _fields(document, ("name", "role", "workspace"))
     role = role_named(body["role"]) if body.get("role") else None
     scope = body.get("workspace") or ""
@@ -84,7 +128,7 @@ def create(
 
 @router.get("/users/{name}")
 @needs(Permission.SELF)
-def show(db: DatabaseOf, name: str, identity: Person) -> dict[str, Any]:
+def show(db: DatabaseOf, name: str, identity: Person) -> User:
     _person_only(identity)
     person = people.get(db, name)
     return _person(
@@ -118,7 +162,7 @@ def set_server_role(
     request: Request,
     identity: Person,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> User:
     role = _role_in(document)
     audit.note_about(request.scope, person=name, role=role)
     person = people.set_role(db, clock, name, "", role, identity.user)
@@ -137,7 +181,7 @@ def set_role(
     request: Request,
     identity: Person,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> User:
     role = _role_in(document)
     audit.note_about(request.scope, person=name, role=role)
     person = people.set_role(db, clock, name, workspace, role, identity.user)
@@ -147,7 +191,7 @@ def set_role(
 
 @router.get("/users/{name}/tokens")
 @needs(Permission.SELF)
-def list_tokens(db: DatabaseOf, name: str, identity: Person) -> dict[str, Any]:
+def list_tokens(db: DatabaseOf, name: str, identity: Person) -> Tokens:
     _own_or_owner(identity, name)
     return {"value": [_token(token) for token in people.tokens(db, name)]}
 
@@ -161,7 +205,7 @@ def create_token(
     request: Request,
     identity: Person,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> NewToken:
     _own_or_owner(identity, name)
     _refuse_sign_in(identity)
     _refuse_old_session(db, clock, identity)
@@ -183,7 +227,7 @@ def rotate(
     request: Request,
     identity: Person,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> NewToken:
     """Replace the token's text; the old text is refused from now on."""
     _own_or_owner(identity, name)
     _refuse_old_session(db, clock, identity)
@@ -339,18 +383,17 @@ def _time(moment: datetime | None) -> str | None:
     return None if moment is None else to_text(moment)
 
 
-def _person(person: Somebody) -> dict[str, Any]:
+def _person(person: Somebody) -> User:
     return {
         "name": person.name,
-        "roles": {scope or "*": role.value for scope, role in person.roles.items()},
+        "roles": {scope or "*": role for scope, role in person.roles.items()},
         "created_at": to_text(person.created_at),
     }
 
 
 def _new_token(
     request: Request, person: str, name: str, text: str, expires_at: datetime | None
-) -> dict[str, Any]:
-    """A token with its text, and where to log in with it."""
+) -> NewToken:
     return {
         "user": person,
         "name": name,
@@ -360,7 +403,7 @@ def _new_token(
     }
 
 
-def _token(token: KeptToken) -> dict[str, Any]:
+def _token(token: KeptToken) -> Token:
     return {
         "name": token.name,
         "created_at": to_text(token.created_at),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
+from typing_extensions import TypedDict
 
 from torchyard.base import fields
 from torchyard.base.clock import to_text
@@ -19,9 +20,56 @@ from torchyard.workspaces.types import ALL, EACH, Identity, Limit, QuotaRequest,
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["quotas"], route_class=GuardedRoute)
 
 
+class QuotaLimit(TypedDict):
+    """`user` is a name, `*` for each person, empty for all together.
+
+    `used` is what is in use now; of a limit on each person, what the one who asks uses.
+    """
+
+    user: str
+    name: str
+    most: int
+    used: int | None
+    set_by: str
+    set_at: str
+
+
+class QuotaLimits(TypedDict):
+    """`names` says in words what each limit counts."""
+
+    value: list[QuotaLimit]
+    names: dict[str, str]
+
+
+class QuotaRequestAnswer(TypedDict):
+    """`state` is asked, approved or denied."""
+
+    id: str
+    workspace: str
+    user: str
+    name: str
+    most: int
+    reason: str
+    asked_at: str
+    state: str
+    answered_by: str
+    answered_at: str | None
+    answer: str
+
+
+class NewQuotaRequest(QuotaRequestAnswer):
+    """`owners` can answer it."""
+
+    owners: list[str]
+
+
+class QuotaRequests(TypedDict):
+    value: list[QuotaRequestAnswer]
+
+
 @router.get("/quotas")
 @needs(Permission.READ)
-def list_limits(db: DatabaseOf, hooks: HooksOf, workspace: str, identity: Person) -> dict[str, Any]:
+def list_limits(db: DatabaseOf, hooks: HooksOf, workspace: str, identity: Person) -> QuotaLimits:
     """All limits for contributors and owners, for others those that apply to them; with use."""
     with db.read() as connection:
         limits = quotas.limits(connection, workspace)
@@ -67,7 +115,7 @@ def set_limits(
 
 @router.get("/quota-requests")
 @needs(Permission.READ)
-def list_requests(db: DatabaseOf, workspace: str, identity: Person) -> dict[str, Any]:
+def list_requests(db: DatabaseOf, workspace: str, identity: Person) -> QuotaRequests:
     """All requests for contributors and owners, for others their own; newest first."""
     visible = quotas.requests(db, workspace)
     requests = [
@@ -85,7 +133,7 @@ def ask(
     request: Request,
     identity: Person,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> NewQuotaRequest:
     body = _mapping(document, ("name", "most", "reason"))
     name, reason = fields.text(body, "name"), fields.text(body, "reason")
     audit.note_about(request.scope, quota=name[:50], most=body.get("most"))
@@ -104,7 +152,7 @@ def approve(
     request: Request,
     identity: Person,
     answer: Annotated[str, Body(embed=True)] = "",
-) -> dict[str, Any]:
+) -> QuotaRequestAnswer:
     answered = quotas.answer(
         db, clock, workspace, request_id, identity.user, approve=True, words=answer
     )
@@ -121,7 +169,7 @@ def deny(
     request_id: str,
     identity: Person,
     answer: Annotated[str, Body(embed=True)] = "",
-) -> dict[str, Any]:
+) -> QuotaRequestAnswer:
     answered = quotas.answer(
         db, clock, workspace, request_id, identity.user, approve=False, words=answer
     )
@@ -143,7 +191,7 @@ def _mapping(document: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     return body
 
 
-def _limit(limit: Limit, used: int | None) -> dict[str, Any]:
+def _limit(limit: Limit, used: int | None) -> QuotaLimit:
     return {
         "user": limit.user,
         "name": limit.name,
@@ -154,7 +202,17 @@ def _limit(limit: Limit, used: int | None) -> dict[str, Any]:
     }
 
 
-def _request(request: QuotaRequest) -> dict[str, Any]:
-    body = {**vars(request), "asked_at": to_text(request.asked_at)}
-    body["answered_at"] = None if request.answered_at is None else to_text(request.answered_at)
-    return body
+def _request(request: QuotaRequest) -> QuotaRequestAnswer:
+    return {
+        "id": request.id,
+        "workspace": request.workspace,
+        "user": request.user,
+        "name": request.name,
+        "most": request.most,
+        "reason": request.reason,
+        "asked_at": to_text(request.asked_at),
+        "state": request.state,
+        "answered_by": request.answered_by,
+        "answered_at": None if request.answered_at is None else to_text(request.answered_at),
+        "answer": request.answer,
+    }

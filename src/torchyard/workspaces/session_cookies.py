@@ -12,10 +12,9 @@ Source: https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forger
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from starlette.types import Scope
 
-from torchyard.base import heads
+from torchyard.base import request_headers
 from torchyard.base.errors import Forbidden
 
 NAME = "torchyard_session"
@@ -26,13 +25,13 @@ _FOR = ("/v1/", "/openapi.json")
 _OWN_SITES = ("", "same-origin", "none")
 
 
-def session_token(scope: Mapping[str, Any]) -> str:
+def session_token(scope: Scope) -> str:
     """The token in the cookie of a request that the page itself sent; else empty."""
     token = _sent(scope)
     return token if token and is_own_page(scope) else ""
 
 
-def refuse_other_pages(scope: Mapping[str, Any]) -> None:
+def refuse_other_pages(scope: Scope) -> None:
     """
     Raises:
         Forbidden: the request has the page's cookie, and another page had it sent.
@@ -41,7 +40,7 @@ def refuse_other_pages(scope: Mapping[str, Any]) -> None:
         require_own_page(scope)
 
 
-def require_own_page(scope: Mapping[str, Any]) -> None:
+def require_own_page(scope: Scope) -> None:
     """
     Raises:
         Forbidden: the request does not show that this server's own page sent it.
@@ -56,17 +55,17 @@ def require_own_page(scope: Mapping[str, Any]) -> None:
         )
 
 
-def is_own_page(scope: Mapping[str, Any]) -> bool:
-    if heads.header(scope, b"sec-fetch-site") not in _OWN_SITES:
+def is_own_page(scope: Scope) -> bool:
+    if request_headers.header(scope, b"sec-fetch-site") not in _OWN_SITES:
         return False
     if scope["method"] in _SAFE:
         return True
-    if heads.header(scope, PAGE_HEADER) != "1":
+    if request_headers.header(scope, PAGE_HEADER) != "1":
         return False
-    return heads.header(scope, b"origin").lower() == _origin(scope)
+    return request_headers.header(scope, b"origin").lower() == _origin(scope)
 
 
-def header(scope: Mapping[str, Any], token: str, lifetime_s: int) -> str:
+def header(scope: Scope, token: str, lifetime_s: int) -> str:
     """The Set-Cookie header that hands a session to the browser; an empty token takes it away."""
     secure = "; Secure" if scope["scheme"] == "https" else ""
     return (
@@ -75,23 +74,23 @@ def header(scope: Mapping[str, Any], token: str, lifetime_s: int) -> str:
     )
 
 
-def name_of(scope: Mapping[str, Any]) -> str:
+def name_of(scope: Scope) -> str:
     """The cookie's name at the address that the request came to.
 
     Browsers don't tell ports apart, and one machine may have several servers. With the prefix they
     take the cookie over TLS only, and from this very host.
     """
-    port = heads.header(scope, b"host").rpartition("]")[2].rpartition(":")[2]
+    port = request_headers.header(scope, b"host").rpartition("]")[2].rpartition(":")[2]
     suffix = f"_{port}" if port.isdecimal() and port.isascii() else ""
     prefix = "__Host-" if scope["scheme"] == "https" else ""
     return f"{prefix}{NAME}{suffix}"
 
 
-def _sent(scope: Mapping[str, Any]) -> str:
+def _sent(scope: Scope) -> str:
     """The cookie's value, however the request came about."""
     if not scope["path"].startswith(_FOR):
         return ""
-    cookies = heads.header(scope, b"cookie")
+    cookies = request_headers.header(scope, b"cookie")
     if NAME not in cookies:
         return ""
     expected = name_of(scope)
@@ -102,5 +101,5 @@ def _sent(scope: Mapping[str, Any]) -> str:
     return ""
 
 
-def _origin(scope: Mapping[str, Any]) -> str:
-    return f"{scope['scheme']}://{heads.header(scope, b'host').lower()}"
+def _origin(scope: Scope) -> str:
+    return f"{scope['scheme']}://{request_headers.header(scope, b'host').lower()}"

@@ -15,7 +15,7 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.sweeps import actions as sweeps
 
 DOCUMENT: dict[str, Any] = {

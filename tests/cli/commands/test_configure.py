@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeServer
+from cli.served_workspace import ServedWorkspace
 from torchyard.base import settings
 from torchyard.client.connection import default_workspace
 
@@ -49,8 +49,9 @@ def test_nearer_names_of_a_workspace_win(yard: Yard, monkeypatch: pytest.MonkeyP
 
 
 def test_a_workspace_that_a_running_server_does_not_have_is_told(
-    yard: Yard, server: FakeServer
+    yard: Yard, server: ServedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("TORCHYARD_WORKSPACE")
     answer = yard("configure", "-d", "workspace=default")
     assert (answer.code, answer.err) == (0, "")
     answer = yard("configure", "-d", "workspace=defualt")

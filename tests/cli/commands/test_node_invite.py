@@ -16,7 +16,7 @@ import pytest
 
 from cli.conftest import Yard
 from cli.real_server import RealServer
-from torchyard.executors.ray.heads import RayHead
+from torchyard.executors.ray.head_nodes import RayHead
 from torchyard.node_agent import invitations
 from torchyard.workspaces.types import TokenKind
 

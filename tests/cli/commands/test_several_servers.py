@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import TOKEN, FakeServer, Part, job_body
-from cli.fake_server import FakeJob as Job
-from client.test_embedded import kill
+from cli.real_server import RealServer
+from cli.relay import Relay
+from cli.served_workspace import ServedWorkspace
+from client.test_embedded import IDLE, kill
 from eventually import eventually
 from torchyard.base.errors import Unreachable
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
 from torchyard.client import embedded
-
-FAKE = (sys.executable, str(Path(__file__).parents[1] / "fake_server.py"))
 
 
 @pytest.fixture
@@ -35,19 +33,19 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 @pytest.fixture
 def pair(settings: Settings) -> tuple[embedded.Running, embedded.Running]:
     """Two that run; `server.json` names the second one."""
-    first = embedded.ensure(settings, command=FAKE)
+    first = embedded.ensure(settings, command=IDLE)
     folder = settings.servers_folder.rename(settings.home / "aside")
     settings.server_file.unlink()
     settings.servers_folder.mkdir()
-    second = embedded.ensure(settings, command=FAKE)
+    second = embedded.ensure(settings, command=IDLE)
     for file in folder.iterdir():
         file.rename(settings.servers_folder / file.name)
     return first, second
 
 
-def _announce(settings: Settings, name: str, fake: FakeServer) -> None:
+def _announce(settings: Settings, name: str, url: str) -> None:
     """As one of another machine: nobody here signals its process, which is this test's."""
-    body = {"url": fake.url, "pid": os.getpid(), "start_time": 1, "version": "0.1.0"}
+    body = {"url": url, "pid": os.getpid(), "start_time": 1, "version": "0.1.0"}
     record = json.dumps({**body, "machine": "far b 1"})
     (settings.servers_folder / f"{name}.json").write_text(record)
 
@@ -98,23 +96,25 @@ def test_another_one_is_found_when_the_named_one_is_killed(
 ) -> None:
     first, second = pair
     kill(second)
-    assert embedded.ensure(settings, command=(*FAKE, "--fail")) == first
+    assert embedded.ensure(settings, command=("false",)) == first
     assert embedded.answering(settings, but=first.url) is None
 
 
-def test_one_of_another_machine_lives_as_long_as_it_answers(settings: Settings) -> None:
-    fake = FakeServer()
-    _announce(settings, "far", fake)
+def test_one_of_another_machine_lives_as_long_as_it_answers(
+    settings: Settings, shared_server: RealServer
+) -> None:
+    relay = Relay(shared_server.url)
+    _announce(settings, "far", relay.url)
     running = embedded.find(settings)
-    assert running is not None and running.url == fake.url
+    assert running is not None and running.url == relay.url
     assert not embedded.stop_all(settings), "only its own machine can stop it"
-    fake.stop()
+    relay.stop()
     assert embedded.find(settings) is None
 
 
-def test_a_command_goes_on_at_another_server() -> None:
-    first, second = FakeServer(), FakeServer()
-    transport = Transport(first.url, TOKEN, elsewhere=lambda url: second.url)
+def test_a_command_goes_on_at_another_server(shared_server: RealServer) -> None:
+    first, second = Relay(shared_server.url), Relay(shared_server.url)
+    transport = Transport(first.url, shared_server.token, elsewhere=lambda url: second.url)
     try:
         transport.get("/v1/workspaces/default/jobs", {"limit": 1})
         first.stop()
@@ -124,23 +124,24 @@ def test_a_command_goes_on_at_another_server() -> None:
     finally:
         transport.close()
         second.stop()
-    alone = Transport(first.url, TOKEN, elsewhere=lambda url: "")
+    alone = Transport(first.url, shared_server.token, elsewhere=lambda url: "")
     with pytest.raises(Unreachable):
         alone.get("/health")
 
 
-def test_a_stream_goes_on_at_another_server(settings: Settings, yard: Yard) -> None:
-    first, second = FakeServer(), FakeServer()
-    lines = [b"line 1\n", b"line 2\n", b"line 3\n"]
-    log = {"kind": "log", "attempt": 1, "path": "user_logs/std_log.txt"}
+def test_a_stream_goes_on_at_another_server(
+    settings: Settings, server: ServedWorkspace, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = server.start("j").run()
+    for line in (b"line 1\n", b"line 2\n", b"line 3\n"):
+        job.log(line)
+    job.complete()
+    monkeypatch.delenv("TORCHYARD_URL")
     # The first one breaks every connection off, until it is gone.
-    for fake, cuts in ((first, [150, *[1] * 1000]), (second, [])):
-        parts = [Part(dict(log), line) for line in lines]
-        fake.state.jobs["j"] = Job(job_body("j"), parts, cuts=cuts)
-        fake.state.jobs["j"].may_end.set()
-    for name, fake in (("a", first), ("b", second)):
-        _announce(settings, name, fake)
-    (settings.home / "token").write_text(TOKEN)
+    first, second = Relay(server.url, [1500, *[1] * 1000]), Relay(server.url)
+    for name, relay in (("a", first), ("b", second)):
+        _announce(settings, name, relay.url)
+    (settings.home / "token").write_text(server.token)
     stopper = threading.Thread(target=_stop_once_broken, args=(first,))
     stopper.start()
     try:
@@ -154,9 +155,8 @@ def test_a_stream_goes_on_at_another_server(settings: Settings, yard: Yard) -> N
         "line 2",
         "line 3",
     ]
-    assert any("/jobs/j/stream" in path for _, path in second.state.requests)
 
 
-def _stop_once_broken(fake: FakeServer) -> None:
-    eventually(lambda: len(fake.state.jobs["j"].cuts) <= 1000, "the stream to be cut")
-    fake.stop()
+def _stop_once_broken(relay: Relay) -> None:
+    eventually(lambda: len(relay.cuts) <= 1000, "the stream to be cut")
+    relay.stop()

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import TOKEN, FakeServer
+from cli.served_workspace import ServedWorkspace
 from torchyard.base import certificates
+from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
 from torchyard.cli.doctor import checks, machine_check, programs_check, server_check
 from torchyard.cli.doctor.certificate_check import certificate
 from torchyard.cli.doctor.findings import Finding
 
 
-def test_the_whole_page(server: FakeServer, yard: Yard) -> None:
+def test_the_whole_page(server: ServedWorkspace, yard: Yard) -> None:
     answer = yard("doctor", "-o", "json")
     finding = {row["check"]: row for row in json.loads(answer.out)}
     assert {"python", "uv", "home", "disk", "links", "memory", "ports", "gpu", "namespaces",
@@ -127,10 +128,14 @@ def test_a_check_that_breaks_spoils_no_other() -> None:
     ],
 )
 def test_which_limits_hold(
-    tmp_path: Path, server: FakeServer, answer: dict[str, bool], status: str, result: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: dict[str, bool],
+    status: str,
+    result: str,
 ) -> None:
-    server.state.limits = answer
-    finding = server_check.limits(Settings(tmp_path, server.url, TOKEN))
+    monkeypatch.setattr(Transport, "get", lambda self, path: answer)
+    finding = server_check.limits(Settings(tmp_path, "http://127.0.0.1:9", "x"))
     assert (finding.status, finding.result) == (status, result)
     assert ("Delegate=" in finding.remedy) is (status == "note")
 

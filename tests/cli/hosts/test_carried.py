@@ -16,7 +16,7 @@ import other_pythons
 from torchyard.base.errors import BuildFailed
 from torchyard.base.home.ray_archive import RayArchives
 from torchyard.cli.hosts import carried, joining
-from torchyard.executors.ray import labels
+from torchyard.executors.ray import node_labels
 from torchyard.node_agent import carried_ray
 
 _IMPORT = """
@@ -135,4 +135,4 @@ def test_a_python_that_does_not_run_there_is_not_complete(
 
 
 def test_ray_names_machines_as_joining_looks_for_them() -> None:
-    assert joining._LABEL == labels.MACHINE
+    assert joining._LABEL == node_labels.MACHINE

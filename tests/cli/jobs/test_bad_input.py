@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeServer
 from cli.real_server import RealServer
 from sentences import Sentence
 from torchyard import command
@@ -559,11 +558,12 @@ def test_what_an_ordinary_user_cannot_read(real: RealServer, ordinary: Path, nam
 
 
 def test_wrong_token_and_no_server(
-    server: FakeServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
+    real: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TORCHYARD_URL", real.url)
     monkeypatch.setenv("TORCHYARD_TOKEN", "wrong")
     answer = yard("job", "list")
-    assert answer.code == 2 and "error: the token is not good" in answer.err
+    assert answer.code == 2 and "error: the token is unknown to this server" in answer.err
     monkeypatch.delenv("TORCHYARD_TOKEN")
     assert "set TORCHYARD_TOKEN" in yard("job", "list").err
     monkeypatch.setenv("TORCHYARD_TOKEN", "x")
@@ -574,7 +574,7 @@ def test_wrong_token_and_no_server(
         monkeypatch.setenv("TORCHYARD_URL", url)
         answer = yard("job", "list")
         assert answer.code == 2 and f"error: `{url}` is not a server's address" in answer.err
-    monkeypatch.setenv("TORCHYARD_URL", server.url)
+    monkeypatch.setenv("TORCHYARD_URL", real.url)
     for token in ("two\nlines", "größe", "\u65e5"):
         monkeypatch.setenv("TORCHYARD_TOKEN", token)
         answer = yard("job", "list")

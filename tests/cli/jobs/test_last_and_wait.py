@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
 from cli.conftest import Yard
-from cli.real_server import RealServer
+from cli.served_workspace import ServedWorkspace
 from torchyard.cli.jobs import commands, metrics
 from torchyard.cli.parsing import completion
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    made = RealServer(tmp_path_factory.mktemp("server"))
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def real(served: RealServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
-    monkeypatch.setenv("TORCHYARD_URL", served.url)
-    monkeypatch.setenv("TORCHYARD_TOKEN", served.token)
-    return served
-
-
 @pytest.mark.slow
-def test_last_stands_for_the_newest_job(real: RealServer, yard: Yard) -> None:
+def test_last_stands_for_the_newest_job(server: ServedWorkspace, yard: Yard) -> None:
     none = yard("job", "show", "@last")
-    assert none.code == 2 and "`@last` is your newest job, and workspace `default` has" in none.err
+    assert none.code == 2
+    assert f"`@last` is your newest job, and workspace `{server.name}` has" in none.err
     Path("job.yml").write_text("command: x\nenvironment: python\n")
     for name in ("first", "second"):
         yard("job", "create", "-f", "job.yml", "-n", name)
@@ -40,7 +26,9 @@ def test_last_stands_for_the_newest_job(real: RealServer, yard: Yard) -> None:
     assert json.loads(shown.out)["name"] == "second"
     slow = yard("job", "wait", "@last", "--timeout", "0.2")
     assert slow.code == 1 and "job `second` has not ended after 0.2 s" in slow.err
+    job = server.launched("second")
     yard("job", "cancel", "-n", "@last")
+    job.fail(1, "canceled")
     waited = yard("job", "wait", "-n", "@last", "--timeout", "20", "-o", "json")
     assert (waited.code, json.loads(waited.out)["status"]) == (1, "Canceled")
     for verb in (("shell", "@last", "--", "pwd"), ("release", "@last")):
@@ -53,7 +41,7 @@ def test_last_stands_for_the_newest_job(real: RealServer, yard: Yard) -> None:
 
 
 def test_a_shell_offers_statuses_and_metrics(
-    real: RealServer, yard: Yard, monkeypatch: pytest.MonkeyPatch
+    server: ServedWorkspace, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listing = commands.group.commands["list"]
     (status,) = [option for option in listing.params if option.name == "status"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Yard
-from cli.fake_server import FakeServer
+from cli.served_workspace import ServedWorkspace
 from torchyard.client.command_jobs import command
 
 PROPERTY = "torchyard.rehearse_on_cpu"
@@ -15,12 +15,12 @@ PROPERTY = "torchyard.rehearse_on_cpu"
 
 @pytest.mark.parametrize("properties", ["", "properties: {mine: 1}\n", "properties:\n"])
 def test_the_option_is_a_property_beside_the_others(
-    server: FakeServer, yard: Yard, properties: str
+    server: ServedWorkspace, yard: Yard, properties: str
 ) -> None:
     Path("job.yml").write_text(f"command: x\nenvironment: python\n{properties}")
-    assert yard("job", "create", "-f", "job.yml").code == 0
-    assert yard("job", "create", "-f", "job.yml", "--rehearse-on-cpu").code == 0
-    plain, rehearsed = (posted.get("properties") or {} for posted in server.state.posted)
+    assert yard("job", "create", "-f", "job.yml", "-n", "a").code == 0
+    assert yard("job", "create", "-f", "job.yml", "-n", "b", "--rehearse-on-cpu").code == 0
+    plain, rehearsed = (server.document(name).get("properties") or {} for name in "ab")
     assert PROPERTY not in plain
     assert rehearsed == {**plain, PROPERTY: "true"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.fake_server import job_body
+from notebook.recorded_job import job_body
 from torchyard.client.html.job_tables import job_table, jobs_table
 
 PAGE = "https://yard.example/ui/workspaces/default/jobs/a"

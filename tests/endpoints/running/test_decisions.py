@@ -31,7 +31,10 @@ _ENDED = Observation(JobState.ENDED, error="`score.py`: init() raised KeyError: 
 def deployment(
     revision: int = 1, served: int = 0, state: ProvisioningState = ProvisioningState.CREATING
 ) -> Deployment:
-    return Deployment("w", "e", "blue", "me", {}, state, "", revision, _NOW, _NOW, {}, served)
+    return Deployment(
+        workspace="w", endpoint="e", name="blue", owner="me", document={}, created_at=_NOW,
+        changed_at=_NOW, state=state, revision=revision, served_revision=served,
+    )  # fmt: skip
 
 
 def instance(key: Key = (1, 0), state: InstanceState = _STARTING) -> Instance:

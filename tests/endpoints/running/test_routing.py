@@ -17,7 +17,10 @@ _NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
 @pytest.mark.parametrize("mode", list(AuthMode))
 def test_an_endpoint_whose_owner_may_run_nothing_lets_nobody_in(mode: AuthMode) -> None:
     state = ProvisioningState.SUCCEEDED
-    endpoint = Endpoint("w", "e", "dan", {}, mode, {}, {}, state, "", _NOW, _NOW)
+    endpoint = Endpoint(
+        workspace="w", name="e", owner="dan", document={}, created_at=_NOW, changed_at=_NOW,
+        auth_mode=mode, traffic={}, mirror_traffic={}, state=state, message="",
+    )  # fmt: skip
     keys = tokens.new_keys()
     sent = [keys.primary, keys.secondary, "", tokens.sign(keys.token_secret, "w/e", "x", _NOW).text]
     is_open = routing.endpoint_row(endpoint, keys, {}).auth

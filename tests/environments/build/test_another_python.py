@@ -11,9 +11,9 @@ from environments import wheels
 from environments.conftest import Machine
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import to_json
+from torchyard.environments.assembly import Environments
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import pythons
-from torchyard.environments.services import Environments
 from torchyard.environments.types import platform_python
 
 OTHERS = sorted(

@@ -10,10 +10,10 @@ import pytest
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.environments import store
+from torchyard.environments.assembly import Environments
 from torchyard.environments.packages import machine_config
 from torchyard.environments.packages.uv import Uv
 from torchyard.environments.requested_builds import RequestedBuilds
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, Platform
 from torchyard.executors.runner_client import RunnerClient, RunnerUnreachable
 from torchyard.shared import locks

@@ -21,9 +21,9 @@ from environments.conftest import Machine, MakeEnvironments
 from eventually import eventually
 from torchyard.base.errors import BuildFailed
 from torchyard.environments import to_json
+from torchyard.environments.assembly import Environments
 from torchyard.environments.images import image_folder
 from torchyard.environments.requested_builds import RequestedBuilds
-from torchyard.environments.services import Environments
 from torchyard.environments.store import environment_builds
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec, from_json
 
@@ -33,7 +33,7 @@ import os, sys
 from pathlib import Path
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import Platform
 home = Path(sys.argv[1])
 database = Database(sys.argv[3])

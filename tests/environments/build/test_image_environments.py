@@ -14,12 +14,12 @@ from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.errors import BuildFailed, InvalidSpec, NotFound
 from torchyard.environments import to_json
+from torchyard.environments.assembly import Environments
 from torchyard.environments.build.image_environments import Images
 from torchyard.environments.images import containers, image_folder, interpreter
 from torchyard.environments.images.containers import ContainerSettings, EngineSearch
 from torchyard.environments.images.engine import ImageFacts, MachineFiles
 from torchyard.environments.packages.uv import Uv
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
 
 WORKSPACE = "default"

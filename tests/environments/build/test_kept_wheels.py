@@ -13,11 +13,11 @@ from environments import wheels
 from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.blobs import Blobs
 from torchyard.base.errors import BuildFailed, InvalidInput
+from torchyard.environments.assembly import Environments
 from torchyard.environments.build import kept_wheels, wheel_folder
 from torchyard.environments.build.builder import site_packages
 from torchyard.environments.build.kept_wheels import KeptWheels
 from torchyard.environments.images import image_folder
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 
 LOCK = """--find-links /somewhere

@@ -10,8 +10,8 @@ import pytest
 from environments import wheels
 from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import BuildFailed
+from torchyard.environments.assembly import Environments
 from torchyard.environments.images import image_folder
-from torchyard.environments.services import Environments
 
 
 class Index:

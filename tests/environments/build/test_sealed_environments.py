@@ -14,9 +14,9 @@ import pytest
 
 from environments import builders, wheels
 from environments.conftest import Machine
+from torchyard.environments.assembly import Environments
 from torchyard.environments.build import sealed
 from torchyard.environments.images import image_folder
-from torchyard.environments.services import Environments
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from environments.conftest import Machine
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed
+from torchyard.environments.assembly import Environments
 from torchyard.environments.packages import accelerators, lock
-from torchyard.environments.services import Environments
 from torchyard.environments.types import Platform
 
 ONE_DATABASE = True

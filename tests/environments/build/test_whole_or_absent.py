@@ -13,8 +13,8 @@ import pytest
 
 from environments import builders, wheels
 from environments.conftest import Machine, MakeEnvironments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.build import sealed
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -17,9 +17,9 @@ from environments.conda_channel import PREFIX
 from environments.conftest import Machine, MakeEnvironments
 from torchyard.base.errors import BuildFailed, InvalidSpec
 from torchyard.environments import to_json
+from torchyard.environments.assembly import Environments
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import conda_channels
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.worker.files import thin_environment
 

@@ -14,7 +14,7 @@ import pytest
 
 from eventually import eventually
 from torchyard.base.errors import DatabaseUnreachable
-from torchyard.executors.ray.heads import Heads
+from torchyard.executors.ray.head_nodes import Heads
 from torchyard.executors.ray.ray_environment import RayEnvironment, RayVersion
 from torchyard.shared import processes
 
@@ -144,7 +144,7 @@ def test_a_head_that_starts_again_finds_no_note_of_the_one_before(
 def test_a_head_ends_when_its_cluster_goes_later(
     heads: Heads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchyard.executors.ray.heads._KEEP_EVERY_S", 0.1)
+    monkeypatch.setattr("torchyard.executors.ray.head_nodes._KEEP_EVERY_S", 0.1)
     keys = {KEY}
     calls: list[int] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchyard.executors.executor import EngineRefused
-from torchyard.executors.ray import bridge, bridge_program, engine, labels
+from torchyard.executors.ray import bridge, bridge_program, engine, node_labels
 from torchyard.shared.plan import LaunchPlan
 
 OWN = {"start": True}
@@ -56,7 +56,8 @@ def test_a_waiting_group_says_for_what(changes: dict[str, Any], reason: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("found", "name"), [({labels.MACHINE: "lab-3"}, "lab-3"), ({}, "box"), ({"zone": "a"}, "box")]
+    ("found", "name"),
+    [({node_labels.MACHINE: "lab-3"}, "lab-3"), ({}, "box"), ({"zone": "a"}, "box")],
 )
 def test_a_machine_that_joined_has_one_name(found: dict[str, str], name: str) -> None:
     node = {
@@ -73,9 +74,11 @@ def test_a_machine_that_joined_has_one_name(found: dict[str, str], name: str) ->
 
 def test_machines_that_a_job_may_not_have_are_not_counted() -> None:
     waiting = {**WAITING, "count": 2, "big_enough": 1, "other_labels": 3, "free": 1}
-    drained = engine._reason({**waiting, "unmet_labels": {labels.MACHINE: 3}}, True)
+    drained = engine._reason({**waiting, "unmet_labels": {node_labels.MACHINE: 3}}, True)
     assert "has 1, not counting 3 drained or without its labels: see `yard node list`" in drained
-    mixed = engine._reason({**waiting, "unmet_labels": {labels.OWNER: 1, labels.MACHINE: 3}}, True)
+    mixed = engine._reason(
+        {**waiting, "unmet_labels": {node_labels.OWNER: 1, node_labels.MACHINE: 3}}, True
+    )
     assert (
         "has 1, not counting 1 that runs only the jobs of who joined it and 2 drained or without "
         "its labels: an owner of the server can join machines for everybody: `yard node join "
@@ -105,16 +108,16 @@ def test_a_node_is_chosen_by_its_labels(selector: dict[str, str], is_chosen: boo
 
 
 def test_a_persons_jobs_go_to_their_machines_and_to_those_for_everybody() -> None:
-    selector = labels.selector("ann", ["lab-2"])
+    selector = node_labels.selector("ann", ["lab-2"])
 
     def takes(owner: str, machine: str) -> bool:
-        node = {labels.OWNER: owner, labels.MACHINE: machine}
+        node = {node_labels.OWNER: owner, node_labels.MACHINE: machine}
         return not bridge_program._unmet_labels(selector, node)
 
-    assert takes("ann", "lab-1") and takes(labels.EVERYBODY, "lab-1")
+    assert takes("ann", "lab-1") and takes(node_labels.EVERYBODY, "lab-1")
     assert not takes("bob", "lab-1") and not takes("ann", "lab-2")
     # Nobody's name makes their machine one for everybody.
-    assert labels.person_label(labels.EVERYBODY) != labels.EVERYBODY
+    assert node_labels.person_label(node_labels.EVERYBODY) != node_labels.EVERYBODY
 
 
 @pytest.mark.parametrize(
@@ -122,13 +125,13 @@ def test_a_persons_jobs_go_to_their_machines_and_to_those_for_everybody() -> Non
     [
         ({}, False),
         # What a node says of itself, at its own address.
-        ({"owner": labels.EVERYBODY}, True),
-        ({"machine": "shared", "owner": labels.EVERYBODY}, True),
+        ({"owner": node_labels.EVERYBODY}, True),
+        ({"machine": "shared", "owner": node_labels.EVERYBODY}, True),
         ({"machine": "lab-2", "owner": "bob"}, True),
         ({"machine": "unheard-of"}, True),
         ({"machine": ""}, True),
         # What it says of another one's address, where it can't be called.
-        ({"machine": "shared", "owner": labels.EVERYBODY, "address": "10.0.0.9"}, True),
+        ({"machine": "shared", "owner": node_labels.EVERYBODY, "address": "10.0.0.9"}, True),
         ({"called": "10.0.0.66"}, True),
         # One that joined by loopback is this machine, whichever of its addresses Ray takes.
         ({"machine": "here", "address": "127.0.0.1", "called": "127.0.0.1"}, False),
@@ -142,15 +145,18 @@ def test_a_node_is_the_machine_that_joined_with_its_token_or_is_told_nothing(
     machines = {
         "lab-1": ["10.0.0.1", "ann"],
         "lab-2": ["10.0.0.2", "bob"],
-        "shared": ["10.0.0.9", labels.EVERYBODY],
+        "shared": ["10.0.0.9", node_labels.EVERYBODY],
         "here": ["127.0.0.5", "ann"],
     }
     said = {"machine": "lab-1", "owner": "ann", "address": "10.0.0.1", **said}
-    shown = {labels.MACHINE: said["machine"], labels.OWNER: said["owner"]}
+    shown = {node_labels.MACHINE: said["machine"], node_labels.OWNER: said["owner"]}
     nodes = {"n1": {"address": said["address"], "labels": shown}}
     called = {"NodeID": said.get("node", "n1"), "IPAddress": said.get("called", "10.0.0.1")}
     assert bridge_program._is_stranger(called, nodes, machines) is is_stranger
-    assert (bridge_program.OWNER, bridge_program.MACHINE) == (labels.OWNER, labels.MACHINE)
+    assert (bridge_program.OWNER, bridge_program.MACHINE) == (
+        node_labels.OWNER,
+        node_labels.MACHINE,
+    )
 
 
 @pytest.mark.parametrize("address", ["", "head", "head:0", "head:70000", "http://head:1", "a b:1"])

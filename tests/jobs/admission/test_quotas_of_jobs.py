@@ -16,10 +16,10 @@ from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.admission import quota_checks, waiting_reasons
 from torchyard.jobs.files import artifacts
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import submission
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.workspaces import quotas
 from torchyard.workspaces.types import ALL, EACH, Identity, TokenKind

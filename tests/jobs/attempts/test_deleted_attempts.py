@@ -14,7 +14,7 @@ from torchyard.jobs.attempts import endings, node_reports, worker_history, worke
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.files import scratch
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 REQUESTS: dict[str, Callable[[Services, str], Any]] = {

@@ -7,8 +7,8 @@ import pytest
 from jobs import support
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 _LOST = {

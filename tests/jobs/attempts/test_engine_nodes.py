@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
 from dataclasses import replace
 
 import pytest
@@ -11,8 +10,7 @@ from jobs import support
 from jobs.lab import URLS, Lab
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidSpec
-from torchyard.executors.executor import EngineRefused, EngineUnreachable, Handle
-from torchyard.executors.fake import FakeEngine
+from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Stage, Status
 from torchyard.jobs.scheduling import clusters
@@ -60,21 +58,8 @@ def test_a_job_waits_for_machines_until_its_first_worker_reports(
     assert lab.engine.released == [attempt_id]
 
 
-class _Probed(FakeEngine):
-    """Keeps which nodes it was told to have begun; those of `lost` are gone."""
-
-    def __init__(self) -> None:
-        super().__init__("slurm", most_nodes=3)
-        self.probes: list[tuple[list[int], set[int]]] = []
-        self.lost: dict[int, str] = {}
-
-    def probe(self, handle: Handle, silent: Sequence[int], begun: Set[int]) -> dict[int, str]:
-        self.probes.append((list(silent), set(begun)))
-        return self.lost
-
-
 def test_a_node_that_has_not_reported_has_a_minute_to_begin(lab: Lab, clock: FakeClock) -> None:
-    lab.engine = engine = _Probed()
+    engine = lab.engine
     job = lab.submit(resources={"instance_count": 2})
     engine.give_machines(lab.attempt_id(job))
     lab.rounds()
@@ -92,14 +77,14 @@ def test_a_node_that_has_not_reported_has_a_minute_to_begin(lab: Lab, clock: Fak
 def test_a_node_that_is_lost_before_it_reported_may_not_reach_the_server(
     lab: Lab, clock: FakeClock, has_reported: bool
 ) -> None:
-    lab.engine = engine = _Probed()
+    engine = lab.engine
     job = lab.submit()
     lab.services.launches.keep(engine.launches[-1])
     engine.give_machines(lab.attempt_id(job))
     lab.rounds()
     if has_reported:
         lab.worker(job).tell("node_started", hostname="h", pid=1, addresses=[])
-    engine.lost = {0: "gpu-3: it has ended"}
+    engine.unanswered = {0: "gpu-3: it has ended"}
     clock.advance(10)
     lab.rounds(2)
     error = lab.again(job).error

@@ -10,8 +10,8 @@ from jobs import support
 from torchyard.base.errors import Conflict
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import failure_marks, worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, JobError, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 BAD_DATA = JobError("UserError", "bad data")

@@ -15,8 +15,8 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.attempts.heartbeats import Heartbeats
 from torchyard.jobs.attempts.idle_time import IdleTime
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import AttemptNode, Job, JobError, NodeState, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import watch_properties
 

@@ -12,9 +12,9 @@ from torchyard.base.clock import FakeClock, to_text
 from torchyard.base.errors import InvalidInput
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import node_reports, report_fields, worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import Attempt, Job, Stage, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 # Since when the nodes' machines are up.

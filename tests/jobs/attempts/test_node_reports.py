@@ -13,9 +13,9 @@ from torchyard.base.clock import FakeClock, to_text
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import node_reports, report_fields
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Attempt, Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 _FAILED = {"code": "rank_failed", "message": "rank 1 exited with code 3"}

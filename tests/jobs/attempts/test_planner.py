@@ -8,7 +8,7 @@ from torchyard.base.blob_folders import BlobFolders
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.shared.plan import InputPlan, OutputPlan, from_json
 
 

@@ -13,10 +13,10 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.files import artifacts, checkpoints
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Attempt, Job, Status
 from torchyard.jobs.requests.to_json import job_json
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 PART = b"weights"
@@ -80,7 +80,7 @@ def test_a_job_that_lost_its_worker_goes_on_from_its_checkpoint(
     second = runs(services, scheduler, job)
     assert second.number == 2
     (before, _) = job_json(services, again(services, job))["attempts"]
-    assert before["error"]["code"] == "worker_lost"
+    assert before["error"] is not None and before["error"]["code"] == "worker_lost"
     Worker(services, second, seq=1).tell("node_exited", exit_code=0, error=None)
     assert again(services, job).status is Status.COMPLETED
 

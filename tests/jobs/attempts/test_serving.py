@@ -5,8 +5,8 @@ from __future__ import annotations
 from jobs import support
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 

@@ -18,11 +18,11 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.executors.local import LocalExecutor
 from torchyard.jobs.attempts import endings, takeover
 from torchyard.jobs.attempts.heartbeats import GIVEN_UP_AFTER_S
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.logs import Logs
-from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import ENDED, Attempt, Job
+from torchyard.jobs.records.wakeups import Signals
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.lease import TERM_S, Lease

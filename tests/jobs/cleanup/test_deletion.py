@@ -22,11 +22,11 @@ from torchyard.jobs.cleanup import deletion, removal, retention
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.files import artifacts, model_sources, scratch
 from torchyard.jobs.history.history_records import metric, param
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import removal_store, run_assets
 from torchyard.jobs.records.run_assets import RunAsset
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import job_queries, runs
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.shared import locks

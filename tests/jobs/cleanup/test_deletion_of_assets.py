@@ -23,8 +23,8 @@ from torchyard.jobs.attempts import endings
 from torchyard.jobs.cleanup import asset_deletion, deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.files import artifacts, data_sources, model_sources
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.models import registry

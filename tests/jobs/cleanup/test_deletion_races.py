@@ -30,7 +30,7 @@ from torchyard.data import assets
 from torchyard.data import store as data_store
 from torchyard.data.datastores import BLOB_STORE
 from torchyard.environments import assets as environments
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import Platform
 from torchyard.jobs import actions
 from torchyard.jobs.cleanup import asset_deletion, disk_use, reclaiming

@@ -17,8 +17,8 @@ from torchyard.base.blobs import Blobs
 from torchyard.base.clock import SystemClock
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput, NotFound, TorchyardError
+from torchyard.environments.assembly import Environments
 from torchyard.environments.packages import caches
-from torchyard.environments.services import Environments
 from torchyard.jobs.cleanup import reclaiming
 from torchyard.jobs.cleanup import reclaiming_settings as settings
 from torchyard.jobs.cleanup.reclaiming import DAY_S, GcOptions

@@ -20,10 +20,10 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, data_sources
 from torchyard.jobs.files import outputs as outputs_of
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.models import actions as models
 from torchyard.shared import locks

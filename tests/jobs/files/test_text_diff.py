@@ -7,7 +7,7 @@ import random
 import pytest
 
 import steps
-from torchyard.jobs.files.text_diff import MOST_CHANGES, changed_lines, hunks
+from torchyard.jobs.files.text_diff import MOST_CHANGES, Line, changed_lines, hunks
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_hunk_has_three_lines_around_each_change_and_the_numbers_of_its_first(
 def test_texts_that_have_little_in_common_take_no_longer_than_their_length_allows() -> None:
     draw = random.Random(3)
     old, new = ([draw.choice("ab") for _ in range(10_000)] for _ in range(2))
-    made = list[list[tuple[str, str]]]()
+    made = list[list[Line]]()
     steps.at_most(5_000_000, lambda: made.append(changed_lines(old, new)))
     (lines,) = made
     assert sum(sign != " " for sign, _ in lines) > MOST_CHANGES

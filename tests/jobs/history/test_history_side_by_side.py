@@ -213,7 +213,7 @@ def test_versions_of_data(services: Services) -> None:
 def test_two_schedulers_claim_a_job_once(services: Services) -> None:
     """The number of an attempt is given in the transaction that takes its nodes."""
     from torchyard.executors.fake import FakeExecutor
-    from torchyard.jobs.http.scheduler import Scheduler
+    from torchyard.jobs.scheduler import Scheduler
 
     jobs = [submit(services) for _ in range(3)]
     schedulers = [Scheduler(services, FakeExecutor(), "http://127.0.0.1:1") for _ in range(4)]

@@ -17,13 +17,13 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import progress
 from torchyard.jobs.records.job_events import StatusChanged, notices_of
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import job_queries, submission
 from torchyard.jobs.requests.job_queries import ListRequest
 from torchyard.jobs.requests.to_json import job_json
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.shared.plan import LaunchPlan
 from torchyard.workspaces import actions as workspaces

@@ -10,7 +10,7 @@ from torchyard.base.errors import NotFound
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.http import worker_routes
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 

@@ -33,13 +33,13 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
 from torchyard.jobs import actions
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages import webhooks
 from torchyard.jobs.messages.sender import Sender
 from torchyard.jobs.messages.settings import NO_TLS, STARTTLS, MessageSettings, SmtpSettings
 from torchyard.jobs.records import message_store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 LIMIT_S = 120.0

@@ -18,12 +18,12 @@ from torchyard.base import addresses
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidSpec
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.messages import checks, webhooks
 from torchyard.jobs.messages.sender import Sender
 from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records import message_store
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import notification_settings
 from torchyard.jobs.spec.notification_settings import Recipient

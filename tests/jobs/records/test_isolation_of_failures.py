@@ -15,8 +15,8 @@ from torchyard.executors.machine import Machine
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.files import scratch
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.shared.plan import LaunchPlan
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from torchyard.jobs.records.signals import Signals
+from torchyard.jobs.records.wakeups import Signals
 
 
 def test_news_wakes_a_waiter_from_another_thread() -> None:

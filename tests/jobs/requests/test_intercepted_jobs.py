@@ -12,8 +12,8 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.environments.types import EnvironmentSpec, ImageSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.job_events import notices_of
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import interception, job_spec
 

@@ -9,9 +9,9 @@ import pytest
 from jobs.support import WORKSPACE, again, submit
 from torchyard.base.errors import Conflict, InvalidInput, InvalidSpec, NotFound
 from torchyard.jobs import actions
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import job_queries, runs
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 

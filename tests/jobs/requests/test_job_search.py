@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any
@@ -20,6 +21,7 @@ from torchyard.jobs.history import history_store
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import runs, submission
+from torchyard.jobs.requests.answer_types import JobRow
 from torchyard.jobs.requests.job_queries import ListRequest, list_page
 from torchyard.jobs.services import Services
 
@@ -54,9 +56,9 @@ def fill(services: Services, clock: FakeClock) -> None:
                 store.change_job(connection, job.id, duration_s=float(number % 5))
 
 
-def pages(services: Services, request: ListRequest) -> list[dict[str, Any]]:
+def pages(services: Services, request: ListRequest) -> list[JobRow]:
     """The rows of all pages, one after the other."""
-    rows: list[dict[str, Any]] = []
+    rows: list[JobRow] = []
     while True:
         page = list_page(services, WORKSPACE, request)
         assert len(page["value"]) <= request.limit
@@ -66,7 +68,7 @@ def pages(services: Services, request: ListRequest) -> list[dict[str, Any]]:
         request = replace(request, before=str(page["next"]))
 
 
-def values_of(rows: list[dict[str, Any]], sort: str) -> list[Any]:
+def values_of(rows: Sequence[Mapping[str, Any]], sort: str) -> list[Any]:
     group, _, key = sort.partition(".")
     return [row[group].get(key) if key else row[sort] for row in rows]
 

@@ -6,9 +6,9 @@ from jobs import support
 from jobs.support import again
 from torchyard.base.clock import FakeClock
 from torchyard.jobs.admission import waiting_reasons
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, Status, parse_job
 from torchyard.jobs.requests import late_code
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 DOCUMENT = {**support.JOB, "name": "late"}

@@ -8,8 +8,8 @@ from jobs.support import Worker, attempt_of, submit
 from torchyard.base.errors import InvalidSpec, LimitExceeded
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.attempts import report_fields, worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.requests import preflights
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 
 _FINDING = {"code": "mtu_differs", "severity": "warning", "message": "m", "hint": "h"}

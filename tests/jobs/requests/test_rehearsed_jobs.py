@@ -9,10 +9,10 @@ from jobs.support import WORKSPACE, submit
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission, to_json
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal
 from torchyard.workspaces import actions as workspaces

@@ -8,9 +8,9 @@ from jobs.support import WORKSPACE, again, attempt_of, submit
 from torchyard.compute import actions as computes
 from torchyard.executors.executor import Handle
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.shared.plan import LaunchPlan
 

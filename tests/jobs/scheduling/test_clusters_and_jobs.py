@@ -21,9 +21,9 @@ from torchyard.executors.machine import Machine
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, progress
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.services import Services
 

@@ -14,10 +14,10 @@ from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, progress
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests.to_json import job_json
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.scheduling import preemption
 from torchyard.jobs.services import Services
 

@@ -19,9 +19,9 @@ from torchyard.compute import actions as computes
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs.admission import machine, queue, queue_store, shares
 from torchyard.jobs.admission.queue import Waiting
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.scheduling.queue_walk import Walk
 from torchyard.jobs.services import Services
 

@@ -13,9 +13,9 @@ from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import worker_reports
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records import attempt_store
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import log_patterns, retry
 from torchyard.jobs.spec.retry import Failure

@@ -12,7 +12,7 @@ from sweeps.running.sweep_lab import SweepLab
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 
 
 @pytest.fixture

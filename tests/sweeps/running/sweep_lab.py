@@ -12,8 +12,8 @@ from torchyard.base.clock import FakeClock
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.history.history_records import Metric
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
 from torchyard.sweeps import actions
 from torchyard.sweeps.records.types import Trial

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
@@ -68,13 +69,19 @@ def test_too_few_trials_have_no_importances() -> None:
     assert values == {} and "4 trials or more" in missing
 
 
+def body_of(lab: SweepLab) -> dict[str, Any]:
+    """The sweep as a client reads it."""
+    body: dict[str, Any] = json.loads(json.dumps(routes.sweep_json(lab.services, lab.sweep)))
+    return body
+
+
 def test_trials_are_a_table_of_pandas(lab: SweepLab) -> None:
     pytest.importorskip("pandas")
     lab.create()
     lab.round()
     lab.fail(1)
     lab.run(lambda parameters: float(parameters["lr"]))
-    shown = sweep_trials_from_json(routes.sweep_json(lab.services, lab.sweep))
+    shown = sweep_trials_from_json(body_of(lab))
     frame = shown.to_pandas()
     assert list(frame.index) == [0, 1, 2, 3] and frame.index.name == "number"
     assert list(frame["name"]) == [f"tuning_{number}" for number in range(4)]
@@ -90,7 +97,7 @@ def test_the_page_says_which_of_a_trials_values_it_shows(lab: SweepLab) -> None:
     lab.create()
     lab.round()
     lab.run(lambda parameters: float(parameters["lr"]))
-    body = routes.sweep_json(lab.services, lab.sweep)
+    body = body_of(lab)
     page = click.unstyle(sweep_page.page(sweep_trials_from_json(body)))
     assert re.search(r"^TRIAL +STATUS +best loss ", page, re.M), page
     assert re.search(r"^Best +tuning_\d, best loss ", page, re.M), page
@@ -103,7 +110,7 @@ def test_the_page_says_which_of_a_trials_values_it_shows(lab: SweepLab) -> None:
 def test_a_sweep_without_trials_is_an_empty_table(lab: SweepLab) -> None:
     pytest.importorskip("pandas")
     lab.create()
-    shown = sweep_trials_from_json(routes.sweep_json(lab.services, lab.sweep))
+    shown = sweep_trials_from_json(body_of(lab))
     assert shown.to_pandas().empty and shown.best is None
 
 

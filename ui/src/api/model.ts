@@ -1,21 +1,20 @@
 /** What the native API answers, under the names that the page uses.
  *
  * The shapes come from the server's OpenAPI (types.ts, written by `npm run types`); here stands
- * what it can't say: which keys an answer leaves out, and what a job's document holds.
+ * what it can't say: what a job's document holds.
  */
 import type { components } from "./types";
 
 type Schemas = components["schemas"];
-type LeftOut<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 
 /** A job in a list. */
-export type JobRow = LeftOut<Schemas["JobRow"], "metrics" | "params" | "inputs" | "waiting" | "rehearsal" | "job_tier" | "error"> & { error: JobError | null };
-export type JobError = LeftOut<Schemas["JobFailure"], "details">;
-export type Status = JobRow["status"];
+export type JobRow = Schemas["JobRow"];
+export type JobError = Schemas["JobFailure"];
+export type Status = Schemas["Status"];
 export type Stage = Schemas["Stage"];
 
 /** One job with all that is known of it. */
-export type Job = Omit<Schemas["Job"], "spec" | "error" | "inputs"> & { spec: JobSpec; error: JobError | null };
+export type Job = Omit<Schemas["Job"], "spec"> & { spec: JobSpec };
 
 /** The document that it was made of, as far as the page reads it. */
 export interface JobSpec {
@@ -44,16 +43,16 @@ export interface Page<T> {
 }
 
 /** `output` is set in lists of named outputs. */
-export type FileEntry = Schemas["JobFile"] & { output?: string };
-export type Preview = LeftOut<Schemas["Preview"], "columns" | "rows" | "text" | "media_type">;
+export type FileEntry = Schemas["Artifact"] & { output?: string };
+export type Preview = Schemas["Preview"];
 export type CodeFile = Schemas["CodeFile"];
 export type CodeChange = Schemas["CodeChange"];
 /** Each line has its sign before its text. */
-export type Hunk = Omit<Schemas["Hunk"], "lines"> & { lines: [" " | "+" | "-", string][] };
-export type FileDiff = Omit<Schemas["FileDiff"], "hunks"> & { hunks: Hunk[] };
+export type Hunk = Schemas["Hunk"];
+export type FileDiff = Schemas["FileDiff"];
 export type MetricSummary = Schemas["MetricSummary"];
 /** Points when they are few, else the least and the largest value of each column. */
-export type ChartData = Partial<Pick<Schemas["Chart"], "job" | "points" | "columns">> & Pick<Schemas["Chart"], "key" | "x" | "exact" | "count">;
+export type ChartData = Schemas["Chart"];
 export type LogIndex = Schemas["LogIndex"];
 export type LogHits = Schemas["LogHits"];
 export type Experiment = Schemas["Experiment"];

@@ -3628,6 +3628,16 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * Artifact
+         * @description One file of a job; `path` as users name it.
+         */
+        Artifact: {
+            /** Path */
+            path: string;
+            /** Size Bytes */
+            size_bytes: number;
+        };
         /** Body_accept_v1_invitations_accept_post */
         Body_accept_v1_invitations_accept_post: {
             /**
@@ -3853,41 +3863,34 @@ export interface components {
          * @description Points where `exact`, else the least and the largest value of each column.
          */
         Chart: {
-            /**
-             * Columns
-             * @default null
-             */
-            columns: [
+            /** Columns */
+            columns?: [
                 number,
                 number | ("NaN" | "Infinity" | "-Infinity"),
                 number | ("NaN" | "Infinity" | "-Infinity")
-            ][] | null;
+            ][];
             /** Count */
             count: number;
             /** Exact */
             exact: boolean;
-            /**
-             * Job
-             * @default null
-             */
-            job: string | null;
+            /** From */
+            from?: number;
+            /** Job */
+            job?: string;
             /** Key */
             key: string;
-            /**
-             * Points
-             * @default null
-             */
-            points: [
+            /** Points */
+            points?: [
                 number,
                 number | ("NaN" | "Infinity" | "-Infinity")
-            ][] | null;
+            ][];
+            /** To */
+            to?: number;
             /**
              * X
              * @enum {string}
              */
-            x: "step" | "timestamp";
-        } & {
-            [key: string]: unknown;
+            x: "step" | "time";
         };
         /** Charts */
         Charts: {
@@ -3901,7 +3904,10 @@ export interface components {
             /** Usage */
             usage: components["schemas"]["NodeHours"][];
         };
-        /** ClusterNode */
+        /**
+         * ClusterNode
+         * @description One node of a cluster and what it does. `rank` is its place in the job's own nodes.
+         */
         ClusterNode: {
             /** Devices */
             devices: {
@@ -3925,9 +3931,7 @@ export interface components {
         /** ClusterNodes */
         ClusterNodes: {
             /** Machines */
-            machines: {
-                [key: string]: unknown;
-            }[];
+            machines: components["schemas"]["EngineNode"][];
             /** Value */
             value: components["schemas"]["ClusterNode"][];
             /** Waiting */
@@ -3964,6 +3968,76 @@ export interface components {
             /** Value */
             value: components["schemas"]["CodeFile"][];
         };
+        /** Engine */
+        Engine: {
+            /** Engine */
+            engine: string;
+            /** Machines */
+            machines: components["schemas"]["EngineNode"][];
+            /** Most Nodes */
+            most_nodes: number;
+            /** Notices */
+            notices: string[];
+            /** Python */
+            python: string;
+            /** Server Urls */
+            server_urls: string[];
+            /** Version */
+            version: string;
+        };
+        /**
+         * EngineNode
+         * @description One machine of an engine's cluster. `state` is in our words: idle, running, draining, down,
+         *     joining; `users` are the jobs, by name, that run there; `reason` says why it is down.
+         */
+        EngineNode: {
+            /**
+             * Address
+             * @default
+             */
+            address: string;
+            /**
+             * Cpus
+             * @default 0
+             */
+            cpus: number;
+            /**
+             * Gpu Kind
+             * @default
+             */
+            gpu_kind: string;
+            /**
+             * Gpus
+             * @default 0
+             */
+            gpus: number;
+            /** Labels */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * Memory Bytes
+             * @default 0
+             */
+            memory_bytes: number;
+            /** Name */
+            name: string;
+            /**
+             * Reason
+             * @default
+             */
+            reason: string;
+            /**
+             * State
+             * @default idle
+             */
+            state: string;
+            /**
+             * Users
+             * @default []
+             */
+            users: string[];
+        };
         /** Experiment */
         Experiment: {
             /** Created At */
@@ -3988,7 +4062,7 @@ export interface components {
         };
         /**
          * FileDiff
-         * @description `whole` is false where only the beginnings were compared.
+         * @description `hunks` of changed lines, none of a binary file; `whole` unless only heads were compared.
          */
         FileDiff: {
             /** Hunks */
@@ -4003,18 +4077,30 @@ export interface components {
         };
         /**
          * Hunk
-         * @description Each line has its sign before its text.
+         * @description Changed lines with those around them; the starts count from 1.
          */
         Hunk: {
             /** Lines */
             lines: [
-                " " | "+" | "-",
+                " " | "-" | "+",
                 string
             ][];
             /** New Start */
             new_start: number;
             /** Old Start */
             old_start: number;
+        };
+        /**
+         * Importances
+         * @description From 0 to 1 by parameter; `missing` says why there are none.
+         */
+        Importances: {
+            /** Missing */
+            missing: string;
+            /** Value */
+            value: {
+                [key: string]: number;
+            };
         };
         /**
          * Job
@@ -4047,13 +4133,6 @@ export interface components {
             /** Experiment Name */
             experiment_name: string;
             /**
-             * Inputs
-             * @default null
-             */
-            inputs: {
-                [key: string]: unknown;
-            } | null;
-            /**
              * Job Tier
              * @enum {string}
              */
@@ -4066,11 +4145,8 @@ export interface components {
             models: components["schemas"]["ModelName"][];
             /** Name */
             name: string;
-            /**
-             * Newest Metrics
-             * @default null
-             */
-            newest_metrics: string[] | null;
+            /** Newest Metrics */
+            newest_metrics: string[];
             /** Node Count */
             node_count: number;
             /** Notices */
@@ -4101,18 +4177,11 @@ export interface components {
             stages: components["schemas"]["Stage"][];
             /** Started At */
             started_at: string | null;
-            /**
-             * Status
-             * @enum {string}
-             */
-            status: "NotStarted" | "Queued" | "Preparing" | "Provisioning" | "Starting" | "Running" | "Finalizing" | "CancelRequested" | "NotResponding" | "Completed" | "Failed" | "Canceled";
-            /**
-             * Tables
-             * @default null
-             */
+            status: components["schemas"]["Status"];
+            /** Tables */
             tables: {
                 [key: string]: number;
-            } | null;
+            };
             /** Tags */
             tags: {
                 [key: string]: string;
@@ -4140,29 +4209,19 @@ export interface components {
         JobFailure: {
             /** Code */
             code: string;
-            /**
-             * Details
-             * @default null
-             */
-            details: {
+            /** Details */
+            details?: {
                 [key: string]: unknown;
-            } | null;
+            };
             /** Hint */
             hint: string;
             /** Message */
             message: string;
         };
-        /** JobFile */
-        JobFile: {
-            /** Path */
-            path: string;
-            /** Size Bytes */
-            size_bytes: number;
-        };
         /** JobFiles */
         JobFiles: {
             /** Value */
-            value: components["schemas"]["JobFile"][];
+            value: components["schemas"]["Artifact"][];
         };
         /**
          * JobPage
@@ -4176,7 +4235,7 @@ export interface components {
         };
         /**
          * JobRow
-         * @description A job in a list; the last four are there where the request names such columns.
+         * @description A job in a list; `waiting`, `metrics`, `params` and `inputs` are there on request.
          */
         JobRow: {
             /** Archived */
@@ -4200,38 +4259,29 @@ export interface components {
             exit_code: number | null;
             /** Experiment Name */
             experiment_name: string;
-            /**
-             * Inputs
-             * @default null
-             */
-            inputs: {
+            /** Inputs */
+            inputs?: {
                 [key: string]: unknown;
-            } | null;
+            };
             /**
              * Job Tier
              * @enum {string}
              */
             job_tier: "standard" | "spot";
-            /**
-             * Metrics
-             * @default null
-             */
-            metrics: {
+            /** Metrics */
+            metrics?: {
                 [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
-            } | null;
+            };
             /** Name */
             name: string;
             /** Node Count */
             node_count: number;
             /** Owner */
             owner: string;
-            /**
-             * Params
-             * @default null
-             */
-            params: {
+            /** Params */
+            params?: {
                 [key: string]: string;
-            } | null;
+            };
             /** Parent */
             parent: string;
             /** Priority */
@@ -4246,22 +4296,15 @@ export interface components {
             rehearsal: string;
             /** Started At */
             started_at: string | null;
-            /**
-             * Status
-             * @enum {string}
-             */
-            status: "NotStarted" | "Queued" | "Preparing" | "Provisioning" | "Starting" | "Running" | "Finalizing" | "CancelRequested" | "NotResponding" | "Completed" | "Failed" | "Canceled";
+            status: components["schemas"]["Status"];
             /** Tags */
             tags: {
                 [key: string]: string;
             };
             /** Type */
             type: string;
-            /**
-             * Waiting
-             * @default null
-             */
-            waiting: string | null;
+            /** Waiting */
+            waiting?: string;
         };
         /** LogHits */
         LogHits: {
@@ -4293,11 +4336,8 @@ export interface components {
         };
         /** MetricSummaries */
         MetricSummaries: {
-            /**
-             * Tables
-             * @default null
-             */
-            tables: components["schemas"]["MetricTable"][] | null;
+            /** Tables */
+            tables: components["schemas"]["MetricTable"][];
             /** Value */
             value: components["schemas"]["MetricSummary"][];
         };
@@ -4320,7 +4360,7 @@ export interface components {
         };
         /**
          * MetricTable
-         * @description The first rows of a table that SDK v1 logged, each a value by column.
+         * @description The first `rows` of one key, each a value by column, of `count` in all.
          */
         MetricTable: {
             /** Columns */
@@ -4341,6 +4381,52 @@ export interface components {
             /** Version */
             version: number;
         };
+        /**
+         * NewQuotaRequest
+         * @description `owners` can answer it.
+         */
+        NewQuotaRequest: {
+            /** Answer */
+            answer: string;
+            /** Answered At */
+            answered_at: string | null;
+            /** Answered By */
+            answered_by: string;
+            /** Asked At */
+            asked_at: string;
+            /** Id */
+            id: string;
+            /** Most */
+            most: number;
+            /** Name */
+            name: string;
+            /** Owners */
+            owners: string[];
+            /** Reason */
+            reason: string;
+            /** State */
+            state: string;
+            /** User */
+            user: string;
+            /** Workspace */
+            workspace: string;
+        };
+        /**
+         * NewToken
+         * @description A token with its text, and where to log in with it.
+         */
+        NewToken: {
+            /** Expires At */
+            expires_at: string | null;
+            /** Name */
+            name: string;
+            /** Token */
+            token: string;
+            /** Url */
+            url: string;
+            /** User */
+            user: string;
+        };
         /** NodeCount */
         NodeCount: {
             /** At */
@@ -4356,7 +4442,10 @@ export interface components {
             /** Target */
             target: number;
         };
-        /** NodeHours */
+        /**
+         * NodeHours
+         * @description How long nodes existed, and how long jobs held them, on one UTC day.
+         */
         NodeHours: {
             /** Busy Hours */
             busy_hours: number;
@@ -4365,6 +4454,26 @@ export interface components {
             /** Node Hours */
             node_hours: number;
         };
+        /** OidcProvider */
+        OidcProvider: {
+            /** Issuer */
+            issuer: string;
+        };
+        /** OpenedShell */
+        OpenedShell: {
+            /** Id */
+            id: string;
+            /** Node */
+            node: number;
+            /** Rank */
+            rank: number;
+        };
+        /**
+         * Outcome
+         * @description What a trial came to, as the sampler is told.
+         * @enum {string}
+         */
+        Outcome: "" | "completed" | "stopped" | "failed" | "canceled";
         /** OutputFile */
         OutputFile: {
             /** Output */
@@ -4397,7 +4506,10 @@ export interface components {
             /** Value */
             value: components["schemas"]["PersonHours"][];
         };
-        /** PersonHours */
+        /**
+         * PersonHours
+         * @description What one person's jobs held; a GPU-hour is one GPU of a node for an hour.
+         */
         PersonHours: {
             /** Gpu Hours */
             gpu_hours: number;
@@ -4408,44 +4520,138 @@ export interface components {
             /** Owner */
             owner: string;
         };
-        /** Preview */
+        /**
+         * Preview
+         * @description What a page shows of a file.
+         *
+         *     A table has `columns` and `rows` of texts, a text its `text`; `truncated` says that there is
+         *     more of either.
+         */
         Preview: {
-            /**
-             * Columns
-             * @default null
-             */
-            columns: string[] | null;
+            /** Columns */
+            columns?: string[];
             /**
              * Kind
              * @enum {string}
              */
             kind: "text" | "table" | "image" | "binary";
-            /**
-             * Media Type
-             * @default null
-             */
-            media_type: string | null;
+            /** Media Type */
+            media_type?: string;
             /** Path */
             path: string;
-            /**
-             * Rows
-             * @default null
-             */
-            rows: string[][] | null;
+            /** Rows */
+            rows?: string[][];
             /** Size Bytes */
             size_bytes: number;
-            /**
-             * Text
-             * @default null
-             */
-            text: string | null;
+            /** Text */
+            text?: string;
             /** Truncated */
             truncated: boolean;
         };
-        /** Provider */
-        Provider: {
-            /** Issuer */
-            issuer: string;
+        /**
+         * QuotaLimit
+         * @description `user` is a name, `*` for each person, empty for all together.
+         *
+         *     `used` is what is in use now; of a limit on each person, what the one who asks uses.
+         */
+        QuotaLimit: {
+            /** Most */
+            most: number;
+            /** Name */
+            name: string;
+            /** Set At */
+            set_at: string;
+            /** Set By */
+            set_by: string;
+            /** Used */
+            used: number | null;
+            /** User */
+            user: string;
+        };
+        /**
+         * QuotaLimits
+         * @description `names` says in words what each limit counts.
+         */
+        QuotaLimits: {
+            /** Names */
+            names: {
+                [key: string]: string;
+            };
+            /** Value */
+            value: components["schemas"]["QuotaLimit"][];
+        };
+        /**
+         * QuotaRequestAnswer
+         * @description `state` is asked, approved or denied.
+         */
+        QuotaRequestAnswer: {
+            /** Answer */
+            answer: string;
+            /** Answered At */
+            answered_at: string | null;
+            /** Answered By */
+            answered_by: string;
+            /** Asked At */
+            asked_at: string;
+            /** Id */
+            id: string;
+            /** Most */
+            most: number;
+            /** Name */
+            name: string;
+            /** Reason */
+            reason: string;
+            /** State */
+            state: string;
+            /** User */
+            user: string;
+            /** Workspace */
+            workspace: string;
+        };
+        /** QuotaRequests */
+        QuotaRequests: {
+            /** Value */
+            value: components["schemas"]["QuotaRequestAnswer"][];
+        };
+        /**
+         * Role
+         * @description A person's role in a workspace, or in all of them; the names are Azure ML's.
+         *
+         *     Each role includes those before it.
+         * @enum {string}
+         */
+        Role: "reader" | "data scientist" | "contributor" | "owner";
+        /**
+         * Rung
+         * @description What became of one trial at one rung, as `RungResult` says.
+         */
+        Rung: {
+            /** Bracket */
+            bracket: number;
+            /** Decision */
+            decision: string;
+            /** Interval */
+            interval: number;
+            /** Number */
+            number: number;
+            /** Rank */
+            rank: number;
+            /** Reached */
+            reached: number;
+            /** Trial */
+            trial: string;
+            /** Value */
+            value: number | ("NaN" | "Infinity" | "-Infinity") | null;
+        };
+        /** Rungs */
+        Rungs: {
+            /** Value */
+            value: components["schemas"]["Rung"][];
+        };
+        /** ServiceLink */
+        ServiceLink: {
+            /** Url */
+            url: string;
         };
         /** SignInLink */
         SignInLink: {
@@ -4458,18 +4664,24 @@ export interface components {
         };
         /** SignInMethods */
         SignInMethods: {
-            oidc: components["schemas"]["Provider"] | null;
+            oidc: components["schemas"]["OidcProvider"] | null;
         };
-        /** Snapshot */
-        Snapshot: {
+        /** SnapshotContents */
+        SnapshotContents: {
             /** Files */
             files: components["schemas"]["SnapshotFile"][];
             /** Id */
             id: string;
         };
-        /** SnapshotFile */
+        /**
+         * SnapshotFile
+         * @description One file of a snapshot; `mode` in octal digits.
+         */
         SnapshotFile: {
-            /** Mode */
+            /**
+             * Mode
+             * @default 0644
+             */
             mode: string;
             /** Path */
             path: string;
@@ -4490,6 +4702,169 @@ export interface components {
             start: string;
             /** Waited For */
             waited_for: string;
+        };
+        /**
+         * Status
+         * @description Azure ML's names.
+         * @enum {string}
+         */
+        Status: "NotStarted" | "Preparing" | "Queued" | "Provisioning" | "Starting" | "Running" | "NotResponding" | "Finalizing" | "CancelRequested" | "Completed" | "Failed" | "Canceled";
+        /**
+         * SubmittedJob
+         * @description `submitted` is false where the same job was there already.
+         */
+        SubmittedJob: {
+            /** Archived */
+            archived: boolean;
+            /** Attempt */
+            attempt: number;
+            /** Attempts */
+            attempts: components["schemas"]["JobAttempt"][];
+            /** Compute */
+            compute: string;
+            /** Created At */
+            created_at: string;
+            /** Description */
+            description: string;
+            /** Display Name */
+            display_name: string;
+            /** Duration S */
+            duration_s: number | null;
+            /** Ended At */
+            ended_at: string | null;
+            /** Environment Hash */
+            environment_hash: string;
+            error: components["schemas"]["JobFailure"] | null;
+            /** Exit Code */
+            exit_code: number | null;
+            /** Experiment Name */
+            experiment_name: string;
+            /**
+             * Job Tier
+             * @enum {string}
+             */
+            job_tier: "standard" | "spot";
+            /** Metrics */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            };
+            /** Models */
+            models: components["schemas"]["ModelName"][];
+            /** Name */
+            name: string;
+            /** Newest Metrics */
+            newest_metrics: string[];
+            /** Node Count */
+            node_count: number;
+            /** Notices */
+            notices: string[];
+            /** Owner */
+            owner: string;
+            /** Params */
+            params: {
+                [key: string]: string;
+            };
+            /** Parent */
+            parent: string;
+            /** Priority */
+            priority: string;
+            /** Processes Per Node */
+            processes_per_node: number;
+            /** Properties */
+            properties: {
+                [key: string]: string;
+            };
+            /** Rehearsal */
+            rehearsal: string;
+            /** Spec */
+            spec: {
+                [key: string]: unknown;
+            };
+            /** Stages */
+            stages: components["schemas"]["Stage"][];
+            /** Started At */
+            started_at: string | null;
+            status: components["schemas"]["Status"];
+            /** Submitted */
+            submitted: boolean;
+            /** Tables */
+            tables: {
+                [key: string]: number;
+            };
+            /** Tags */
+            tags: {
+                [key: string]: string;
+            };
+            /** Type */
+            type: string;
+            /** Waiting */
+            waiting: string;
+        };
+        /** SweepObjective */
+        SweepObjective: {
+            /** Goal */
+            goal: string;
+            /** Primary Metric */
+            primary_metric: string;
+        };
+        /** SweepTrial */
+        SweepTrial: {
+            /** Created At */
+            created_at: string;
+            /** Duration S */
+            duration_s: number | null;
+            /** Ended At */
+            ended_at: string | null;
+            /** Intervals */
+            intervals: number;
+            /** Metrics */
+            metrics: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            };
+            /** Name */
+            name: string;
+            /** Number */
+            number: number;
+            outcome: components["schemas"]["Outcome"];
+            /** Parameters */
+            parameters: {
+                [key: string]: unknown;
+            };
+            /** Reason */
+            reason: string;
+            /** Started At */
+            started_at: string | null;
+            /** Status */
+            status: string;
+            /** Values */
+            values: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+        };
+        /**
+         * SweepTrials
+         * @description A sweep's objectives, its trials in the order of their numbers, and the best one.
+         */
+        SweepTrials: {
+            /** Best */
+            best: string | null;
+            /** Early Termination */
+            early_termination: string;
+            /** Max Concurrent Trials */
+            max_concurrent_trials: number;
+            /** Max Total Trials */
+            max_total_trials: number;
+            /** Name */
+            name: string;
+            /** Objectives */
+            objectives: components["schemas"]["SweepObjective"][];
+            /** Parameters */
+            parameters: string[];
+            /** Sampling */
+            sampling: string;
+            /** Seed */
+            seed: number | null;
+            status: components["schemas"]["Status"];
+            /** Trials */
+            trials: components["schemas"]["SweepTrial"][];
         };
         /** Token */
         Token: {
@@ -4518,7 +4893,7 @@ export interface components {
             name: string;
             /** Roles */
             roles: {
-                [key: string]: string;
+                [key: string]: components["schemas"]["Role"];
             };
         };
         /** Users */
@@ -4539,7 +4914,10 @@ export interface components {
             /** Error Type */
             type: string;
         };
-        /** WaitingJob */
+        /**
+         * WaitingJob
+         * @description A queued job, and why it has no nodes yet.
+         */
         WaitingJob: {
             /** Job */
             job: string;
@@ -4560,8 +4938,7 @@ export interface components {
             job: string | null;
             /** Jobs As Server User */
             jobs_as_server_user: boolean;
-            /** Role */
-            role: ("reader" | "data scientist" | "contributor" | "owner") | null;
+            role: components["schemas"]["Role"] | null;
             /** Token */
             token: string | null;
             /** User */
@@ -5863,9 +6240,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["NewToken"];
                 };
             };
             /** @description Validation Error */
@@ -5918,9 +6293,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["User"];
                 };
             };
             /** @description Validation Error */
@@ -6019,9 +6392,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["User"];
                 };
             };
             /** @description Validation Error */
@@ -6120,9 +6491,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["NewToken"];
                 };
             };
             /** @description Validation Error */
@@ -6225,9 +6594,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["NewToken"];
                 };
             };
             /** @description Validation Error */
@@ -7533,9 +7900,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["Engine"];
                 };
             };
             /** @description Validation Error */
@@ -9531,9 +9896,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["SubmittedJob"];
                 };
             };
             /** @description Validation Error */
@@ -10437,9 +10800,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Validation Error */
@@ -10540,9 +10901,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Validation Error */
@@ -10645,9 +11004,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["ServiceLink"];
                 };
             };
             /** @description Validation Error */
@@ -10683,9 +11040,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["OpenedShell"];
                 };
             };
             /** @description Validation Error */
@@ -12230,9 +12585,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["User"];
                 };
             };
             /** @description Validation Error */
@@ -12263,9 +12616,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["QuotaRequests"];
                 };
             };
             /** @description Validation Error */
@@ -12300,9 +12651,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["NewQuotaRequest"];
                 };
             };
             /** @description Validation Error */
@@ -12338,9 +12687,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["QuotaRequestAnswer"];
                 };
             };
             /** @description Validation Error */
@@ -12376,9 +12723,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["QuotaRequestAnswer"];
                 };
             };
             /** @description Validation Error */
@@ -12409,9 +12754,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["QuotaLimits"];
                 };
             };
             /** @description Validation Error */
@@ -12678,7 +13021,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Snapshot"];
+                    "application/json": components["schemas"]["SnapshotContents"];
                 };
             };
             /** @description Validation Error */
@@ -12714,9 +13057,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["Job"];
                 };
             };
             /** @description Validation Error */
@@ -12748,9 +13089,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["Importances"];
                 };
             };
             /** @description Validation Error */
@@ -12782,9 +13121,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["Rungs"];
                 };
             };
             /** @description Validation Error */
@@ -12816,9 +13153,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
+                    "application/json": components["schemas"]["SweepTrials"];
                 };
             };
             /** @description Validation Error */

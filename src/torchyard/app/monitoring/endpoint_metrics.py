@@ -107,8 +107,8 @@ def _each(
 
 def _instances(services: RecordServices, workspace: str) -> Family:
     samples = []
-    for endpoint in endpoints.list_in(services, workspace):
-        for deployment in deployments.list_in(services, workspace, endpoint.name):
+    for endpoint in endpoints.list_in(services.db, workspace):
+        for deployment in deployments.list_in(services.db, workspace, endpoint.name):
             there = deployments.instances_of(services, deployment)
             labels = _labels((endpoint.name, deployment.name))
             for state, count in sorted(Counter(each.state.value for each in there).items()):

@@ -1,7 +1,7 @@
 """Whether the server lives, and whether it can serve.
 
 Owns: the checks of `/livez` and `/readyz`, and how long their result is kept.
-Leaves: the scheduler's rounds to jobs/http/scheduler.py, HTTP to routes.py.
+Leaves: the scheduler's rounds to jobs/scheduler.py, HTTP to routes.py.
 Always: a result says which part fails and never why, because anybody may ask; however many ask, the
 database is asked once a second at most.
 
@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from torchyard.base import disk
 from torchyard.base.errors import TorchyardError
-from torchyard.jobs.http.scheduler import Scheduler
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import FileServices
 
 KEPT_S = 1.0

@@ -13,15 +13,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from torchyard.app.monitoring.exposition import Family, Sample, number
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 OTHER = "other"
@@ -124,7 +119,7 @@ class Requests:
 class Measuring:
     """ASGI middleware around everything else."""
 
-    def __init__(self, app: App, requests: Requests) -> None:
+    def __init__(self, app: ASGIApp, requests: Requests) -> None:
         self._app = app
         self._requests = requests
 
@@ -138,7 +133,7 @@ class Measuring:
 
         is_answered = False
 
-        async def measured(message: MutableMapping[str, Any]) -> None:
+        async def measured(message: Message) -> None:
             nonlocal is_answered
             if message["type"] == "http.response.start":
                 is_answered = True

@@ -20,8 +20,8 @@ from torchyard.app.monitoring.exposition import Family, Sample, by_label, counte
 from torchyard.app.monitoring.probes import OK, Probes
 from torchyard.base.errors import TorchyardError
 from torchyard.compute import actions as computes
-from torchyard.jobs.http.scheduler import Scheduler
 from torchyard.jobs.requests import statistics
+from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import FileServices
 from torchyard.shared import processes
 from torchyard.workspaces.audit import Audit

@@ -27,9 +27,9 @@ from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.data import codes
 from torchyard.data.codes import Places
 from torchyard.environments import assets
+from torchyard.environments.assembly import Environments
 from torchyard.environments.names import catalogue, curated_environments
 from torchyard.environments.names.curated_environments import Curated
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 from torchyard.workspaces.permissions import Permission
 

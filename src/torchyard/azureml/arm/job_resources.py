@@ -20,8 +20,8 @@ from torchyard.data.types import MODEL_TYPES, ONNX_TYPE
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.spec.inputs import LITERAL, Input, Output
+from torchyard.jobs.spec.interactive_services import Service
 from torchyard.jobs.spec.job_spec import JobSpec
-from torchyard.jobs.spec.services import Service
 
 ANONYMOUS = "CliV2AnonymousEnvironment"
 """Azure's clients' name for an environment without a name."""

@@ -45,7 +45,10 @@ _RESOURCES = {
     "properties": "properties",
 }
 _ACTIONS = {"append_row": "AppendRow", "summary_only": "SummaryOnly"}
-_READ_ONLY = ("provisioningState",)
+_KEYS = (
+    *SETTINGS, *references.NAMED, "retrySettings", "environmentVariables", "compute", "resources",
+    "description", "properties", "provisioningState",
+)  # fmt: skip
 _BESIDE = ("properties", "tags", "sku", "location", "kind", "identity")
 _OWN, _OWN_PREFIX = "torchyard", "torchyard."
 _LOCAL = "local"
@@ -65,29 +68,26 @@ def read(
         NotFound: it names something in another workspace, or code that is gone.
     """
     properties = {key: value for key, value in call.properties.items() if value is not None}
+    _refuse_pipelines(properties)
+    refuse_others(properties, _KEYS, ("properties",), " of a batch deployment")
+    stored = {} if before is None else before.document
+    shown = {} if before is None else _properties(call, before)
     document: dict[str, Any] = {"name": name, "endpoint_name": endpoint}
-    settings = {
-        setting: properties[key]
-        for key, setting in SETTINGS.items()
-        if properties.get(key) is not None
-    }
+    settings = {SETTINGS[key]: value for key, value in properties.items() if key in SETTINGS}
     if "retrySettings" in properties:
         settings["retry_settings"] = retry_settings(properties)
     if settings:
         document["settings"] = settings
-    document.update(_asset_fields(call, properties, before, snapshot_of))
-    document.update(_texts(properties))
+    document |= references.named(call, properties, _model, snapshot_of, stored, shown)
+    document |= _texts(properties)
     if "environmentVariables" in properties:
-        previous = None if before is None else before.document
-        document["environment_variables"] = references.variables(properties, previous)
+        document["environment_variables"] = references.variables(properties, stored)
     if "compute" in properties:
-        document.update(_compute(call, properties))
+        document |= _compute(call, properties)
     if "resources" in properties:
         document["resources"] = _resources(properties)
     if "description" in properties:
         document["description"] = properties["description"]
-    _refuse_pipelines(properties)
-    _refuse_rest(properties)
     return {**document, **_tags(call.document)}
 
 
@@ -115,7 +115,7 @@ def to_resource(call: Call, deployment: BatchDeployment) -> Resource:
     spec = deployment_spec.read(deployment.document)
     return Resource(
         (TYPE, deployment.endpoint, "deployments", deployment.name),
-        _properties(call, deployment, spec),
+        _properties(call, deployment),
         deployment.created_at,
         deployment.owner,
         deployment.changed_at,
@@ -135,9 +135,8 @@ def retry_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {table[key]: part[key] for key in table if part.get(key) is not None}
 
 
-def _properties(
-    call: Call, deployment: BatchDeployment, spec: BatchDeploymentSpec
-) -> dict[str, Any]:
+def _properties(call: Call, deployment: BatchDeployment) -> dict[str, Any]:
+    spec = deployment_spec.read(deployment.document)
     document = secret_variables.masked_document(deployment.document)
     settings, resources = spec.settings, spec.resources
     return {
@@ -165,34 +164,6 @@ def _properties(
             "timeout": duration(settings.timeout_s),
         },
     }
-
-
-def _asset_fields(
-    call: Call,
-    properties: Mapping[str, Any],
-    before: BatchDeployment | None,
-    snapshot_of: SnapshotOf,
-) -> dict[str, Any]:
-    """Model, code and environment; as they were where the client sends what it has read."""
-    read = {} if before is None else to_resource(call, before).properties or {}
-    document: dict[str, Any] = {}
-    for key, setting in (
-        ("model", "model"),
-        ("codeConfiguration", "code_configuration"),
-        ("environmentId", "environment"),
-    ):
-        if key not in properties:
-            continue
-        if before is not None and read.get(key) == properties[key]:
-            document[setting] = before.document[setting]
-        elif key == "model":
-            document[setting] = _model(call, properties)
-        elif key == "codeConfiguration":
-            document[setting] = references.code(call, properties, snapshot_of)
-        else:
-            written = fields.text(properties, key, ("properties",))
-            document[setting] = references.reference(call, written, "environments")
-    return document
 
 
 def _model(call: Call, properties: Mapping[str, Any]) -> str:
@@ -264,11 +235,3 @@ def _refuse_pipelines(properties: Mapping[str, Any]) -> None:
             code="not_served",
             at=("properties", "deploymentConfiguration"),
         )
-
-
-def _refuse_rest(properties: Mapping[str, Any]) -> None:
-    document_keys = {
-        *SETTINGS, *_READ_ONLY, "retrySettings", "model", "codeConfiguration", "environmentId",
-        "environmentVariables", "compute", "resources", "description", "properties",
-    }  # fmt: skip
-    refuse_others(properties, document_keys, ("properties",), " of a batch deployment")

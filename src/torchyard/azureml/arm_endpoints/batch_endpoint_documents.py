@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.azureml.arm.resources import Resource
-from torchyard.azureml.arm_endpoints.endpoint_documents import beside, texts_of
-from torchyard.azureml.common.calls import Call, object_at, refuse_others
+from torchyard.azureml.arm_endpoints.endpoint_documents import read_same, shown_beside
+from torchyard.azureml.common.calls import Call, object_at
 from torchyard.base import fields
 from torchyard.batch_endpoints.records.types import BatchEndpoint
 
 TYPE = "batchEndpoints"
-_READ_ONLY = ("provisioningState", "scoringUri", "swaggerUri")
+_SAME = {"authMode": "auth_mode", "description": "description"}
 _TOKENS = "AADToken"
 
 
@@ -30,20 +30,8 @@ def read(call: Call, name: str) -> dict[str, Any]:
         InvalidInput: a value of the wrong form.
         InvalidSpec: a key that torchyard does not have.
     """
-    properties = call.properties
-    keys = ("authMode", "description", "defaults", "properties", *_READ_ONLY)
-    refuse_others(properties, keys, ("properties",), " of a batch endpoint")
-    document: dict[str, Any] = {"name": name}
-    for key, value in properties.items():
-        if key == "authMode" and value is not None:
-            document["auth_mode"] = value
-        elif key == "description" and value is not None:
-            document["description"] = value
-        elif key == "defaults":
-            document.update(_defaults(properties))
-        elif key == "properties":
-            document["properties"] = texts_of(properties)
-    return {**document, **beside(call.document)}
+    document = read_same(call, name, _SAME, ("defaults",), "a batch endpoint")
+    return {**document, **_defaults(call.properties)}
 
 
 def to_resource(call: Call, endpoint: BatchEndpoint) -> Resource:
@@ -64,12 +52,7 @@ def to_resource(call: Call, endpoint: BatchEndpoint) -> Resource:
         endpoint.created_at,
         endpoint.owner,
         endpoint.changed_at,
-        {
-            "identity": {"type": "SystemAssigned", "principalId": None, "tenantId": None},
-            "kind": None,
-            "location": call.workspace.location,
-            "tags": fields.texts(document, "tags"),
-        },
+        shown_beside(call, document, None),
     )
 
 

@@ -53,28 +53,24 @@ def read(
         NotFound: it names something in another workspace, or code that is gone.
     """
     properties = call.properties
+    keys = (*_SAME, *parts.KEYS, *references.NAMED, *_READ_ONLY)
+    keys = (*keys, "properties", "environmentVariables")
+    refuse_others(properties, keys, ("properties",), " of an online deployment")
+    stored = {} if before is None else before.document
     shown = {} if before is None else _properties(call, before)
     document: dict[str, Any] = {"name": name, "endpoint_name": endpoint}
-    keys = (*_SAME, *parts.KEYS, *_NAMED, "properties", "environmentVariables", *_READ_ONLY)
-    refuse_others(properties, keys, ("properties",), " of an online deployment")
+    document |= references.named(call, properties, _model, snapshot_of, stored, shown)
     for key, value in properties.items():
-        if value is None or key in _READ_ONLY:
+        if value is None:
             continue
         if key in _SAME:
             document[_SAME[key]] = value
         elif key in parts.KEYS:
             document.update(parts.read(call, key, properties, f"{endpoint}-{name}"))
-        elif key in _NAMED:
-            our_key, reader = _NAMED[key]
-            if before is not None and shown.get(key) == value:
-                document[our_key] = before.document[our_key]
-            else:
-                document[our_key] = reader(call, properties, snapshot_of)
         elif key == "properties":
             document[key] = fields.texts(properties, key)
         elif key == "environmentVariables":
-            previous = None if before is None else before.document
-            document["environment_variables"] = references.variables(properties, previous)
+            document["environment_variables"] = references.variables(properties, stored)
     return {**document, **_beside(call.document)}
 
 
@@ -129,20 +125,8 @@ def _properties(call: Call, deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _model(call: Call, properties: Mapping[str, Any], snapshot_of: SnapshotOf) -> str:
+def _model(call: Call, properties: Mapping[str, Any]) -> str:
     return references.reference(call, fields.text(properties, "model", ("properties",)), "models")
-
-
-def _environment(call: Call, properties: Mapping[str, Any], snapshot_of: SnapshotOf) -> str:
-    written = fields.text(properties, "environmentId", ("properties",))
-    return references.reference(call, written, "environments")
-
-
-_NAMED = {
-    "codeConfiguration": ("code_configuration", references.code),
-    "model": ("model", _model),
-    "environmentId": ("environment", _environment),
-}
 
 
 def _texts_shown(document: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ Source: https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +49,31 @@ def read(call: Call, name: str) -> dict[str, Any]:
         InvalidInput: a value of the wrong form.
         InvalidSpec: a key that torchyard does not have.
     """
+    document = read_same(call, name, _SAME, ("keys",), "an online endpoint")
+    _refuse_chosen_keys(call.properties)
+    return document
+
+
+def read_same(
+    call: Call, name: str, same: Mapping[str, str], others: Sequence[str], noun: str
+) -> dict[str, Any]:
+    """What a PUT says of an endpoint by the keys that mean the same in our file.
+
+    Args:
+        same: our names of such keys, by Azure's.
+        others: the kind's other keys.
+    """
     properties = call.properties
-    keys = (*_SAME, "properties", "keys", *_READ_ONLY)
-    refuse_others(properties, keys, ("properties",), " of an online endpoint")
+    keys = (*same, "properties", *others, *_READ_ONLY)
+    refuse_others(properties, keys, ("properties",), f" of {noun}")
     document: dict[str, Any] = {"name": name}
     for key, value in properties.items():
-        if key in _SAME:
-            if value is not None:
-                document[_SAME[key]] = value
+        if key in same and value is not None:
+            document[same[key]] = value
         elif key == "properties":
-            document[key] = texts_of(properties)
-        elif key == "keys":
-            _refuse_chosen_keys(properties)
-    return {**document, **beside(call.document)}
+            texts = fields.texts(properties, key)
+            document[key] = {name: texts[name] for name in texts if name not in _OF_CLIENT}
+    return {**document, **_beside(call.document)}
 
 
 def read_patch(call: Call) -> dict[str, Any]:
@@ -88,7 +100,7 @@ def read_online_patch(call: Call) -> dict[str, Any]:
 
 def _patched_beside(document: Mapping[str, Any]) -> dict[str, Any]:
     refuse_others(document, ("tags", "identity", "location", "kind", "sku"))
-    return beside(document)
+    return _beside(document)
 
 
 def to_resource(home: Path, call: Call, endpoint: Endpoint) -> Resource:
@@ -112,23 +124,21 @@ def to_resource(home: Path, call: Call, endpoint: Endpoint) -> Resource:
         endpoint.created_at,
         endpoint.owner,
         endpoint.changed_at,
-        {
-            "identity": {"type": "SystemAssigned", "principalId": None, "tenantId": None},
-            "kind": "Managed",
-            "location": call.workspace.location,
-            "tags": fields.texts(document, "tags"),
-        },
+        shown_beside(call, document, "Managed"),
     )
 
 
-def texts_of(properties: Mapping[str, Any]) -> dict[str, str]:
-    """An endpoint's own properties, without those that the client adds to what it has read."""
-    texts = fields.texts(properties, "properties")
-    return {key: text for key, text in texts.items() if key not in _OF_CLIENT}
+def shown_beside(call: Call, document: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
+    return {
+        "identity": {"type": "SystemAssigned", "principalId": None, "tenantId": None},
+        "kind": kind,
+        "location": call.workspace.location,
+        "tags": fields.texts(document, "tags"),
+    }
 
 
-def beside(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands beside the properties of an endpoint, online or batch."""
+def _beside(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the properties."""
     refuse_others(document, _BESIDE)
     document_fields: dict[str, Any] = {}
     if document.get("tags") is not None:

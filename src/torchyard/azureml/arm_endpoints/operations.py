@@ -19,7 +19,6 @@ from fastapi.responses import JSONResponse, Response
 
 from torchyard.azureml.arm_endpoints.endpoint_documents import TYPE
 from torchyard.azureml.common.calls import Call
-from torchyard.base.db import Database
 from torchyard.base.errors import NotFound
 from torchyard.endpoints.actions import deployments, endpoints
 from torchyard.endpoints.records import address
@@ -78,7 +77,7 @@ def outcome(services: FileServices, workspace: str, endpoint_name: str, id: str)
     if match is None:
         raise NotFound(f"operation `{id[:100]}` does not exist")
     kind, name, number = match[1], match[2] or "", int(match[3])
-    endpoint = _endpoint(services.db, workspace, endpoint_name)
+    endpoint = endpoints.named(services.db, workspace, endpoint_name)
     if not name:
         if endpoint is not None and _stamp(endpoint.created_at) != number:
             endpoint = None
@@ -86,7 +85,7 @@ def outcome(services: FileServices, workspace: str, endpoint_name: str, id: str)
             return _deleted(endpoint)
         is_early = endpoint is not None and _has_no_address_yet(services, endpoint)
         return Outcome(_RUNNING) if is_early else _put(endpoint)
-    deployment = None if endpoint is None else _deployment(services.db, endpoint, name)
+    deployment = None if endpoint is None else deployments.named(services.db, endpoint, name)
     if kind == "delete":
         is_same = deployment is not None and _stamp(deployment.created_at) == number
         return _deleted(deployment if is_same else None)
@@ -142,20 +141,6 @@ def _has_no_address_yet(services: FileServices, endpoint: Endpoint) -> bool:
 
 def _deleted(row: Endpoint | Deployment | None) -> Outcome:
     return Outcome(_SUCCEEDED if row is None else _RUNNING)
-
-
-def _endpoint(db: Database, workspace: str, name: str) -> Endpoint | None:
-    try:
-        return endpoints.get(db, workspace, name)
-    except NotFound:
-        return None
-
-
-def _deployment(db: Database, endpoint: Endpoint, name: str) -> Deployment | None:
-    try:
-        return deployments.get(db, endpoint.workspace, endpoint.name, name)
-    except NotFound:
-        return None
 
 
 def _stamp(moment: datetime) -> int:

@@ -22,11 +22,48 @@ from torchyard.endpoints.spec.deployment_spec import CodeConfiguration, ModelRef
 
 SnapshotOf = Callable[[Call, str], str]
 """The snapshot that a `codeId` stands for."""
+NAMED = {
+    "codeConfiguration": "code_configuration",
+    "environmentId": "environment",
+    "model": "model",
+}
+"""What a deployment names, by Azure's keys."""
 # Not a resource: it stands for the model of a deployment of `yard` that has no name.
 _UNNAMED_MODEL = "unnamed"
 
 
-def code(call: Call, properties: Mapping[str, Any], snapshot_of: SnapshotOf) -> dict[str, Any]:
+def named(
+    call: Call,
+    properties: Mapping[str, Any],
+    model: Callable[[Call, Mapping[str, Any]], str],
+    snapshot_of: SnapshotOf,
+    before: Mapping[str, Any],
+    shown: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Model, code and environment; as they were where the client sends what it has read.
+
+    Args:
+        model: reads that of the kind.
+        before: the deployment's file as it is, empty if there is none.
+        shown: the properties that a client reads of it.
+    """
+    document: dict[str, Any] = {}
+    for key, our_key in NAMED.items():
+        if properties.get(key) is None:
+            continue
+        if shown.get(key) == properties[key]:
+            document[our_key] = before[our_key]
+        elif key == "model":
+            document[our_key] = model(call, properties)
+        elif key == "codeConfiguration":
+            document[our_key] = _code(call, properties, snapshot_of)
+        else:
+            written = fields.text(properties, key, ("properties",))
+            document[our_key] = reference(call, written, "environments")
+    return document
+
+
+def _code(call: Call, properties: Mapping[str, Any], snapshot_of: SnapshotOf) -> dict[str, Any]:
     """`code_configuration` of our file."""
     at = ("properties", "codeConfiguration")
     part = object_at(properties, "codeConfiguration")
@@ -72,14 +109,14 @@ def reference(call: Call, written: str, type: str) -> str:
     return reference if is_asset_id or not reference or "/" in reference else f"azureml:{reference}"
 
 
-def variables(properties: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
+def variables(properties: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, str]:
     """Environment variables; a secret that the client was not shown stays what it is.
 
     Args:
-        before: the deployment's file as it is, if there is one.
+        before: the deployment's file as it is, empty if there is none.
     """
     sent = fields.texts(properties, "environmentVariables", ("properties",))
-    previous = {} if before is None else fields.texts(before, "environment_variables")
+    previous = fields.texts(before, "environment_variables")
     return {
         name: previous[name] if text == secret_variables.HIDDEN and name in previous else text
         for name, text in sent.items()

@@ -20,20 +20,15 @@ ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from torchyard.azureml.common.containers import ACCOUNT, CONTAINER
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROVIDER = "Microsoft.MachineLearningServices"
 SCOPE_KEY = "azureml"
@@ -136,7 +131,7 @@ class Spellings(Protocol):
 class AzurePaths:
     """ASGI middleware, the outermost: everything else sees the translated path."""
 
-    def __init__(self, app: App, spellings: Spellings) -> None:
+    def __init__(self, app: ASGIApp, spellings: Spellings) -> None:
         self._app = app
         self._spellings = spellings
 

@@ -23,7 +23,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import TorchyardError
 from torchyard.data.datastores import ARTIFACT_STORE, artifacts_of
 from torchyard.data.types import DATA_TYPES
-from torchyard.interactive.services import ServiceState
+from torchyard.interactive.running_services import ServiceState
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, build_logs
 from torchyard.jobs.records import job_masking
@@ -284,9 +284,8 @@ def _info(error: JobError) -> dict[str, Any]:
 
 
 def _masked(job: Job, body: Mapping[str, Any]) -> dict[str, Any]:
-    masked: dict[str, Any] = job_masking.masked(job, body)
     # Names are not masked: one that contains a secret by chance stays as it is.
-    return {**masked, "runId": job.name}
+    return {**job_masking.masked(job, body), "runId": job.name}
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -26,8 +26,8 @@ from torchyard.base.clock import Clock
 from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
 from torchyard.environments import assets
 from torchyard.environments import to_json as showing
+from torchyard.environments.assembly import Environments
 from torchyard.environments.names import catalogue, curated_environments, published
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset
 from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces.guarded_routes import needs

@@ -18,7 +18,7 @@ from torchyard.azureml.sdk_v1.computes import LOCAL_CLUSTER
 from torchyard.base import refs
 from torchyard.base.errors import TorchyardError
 from torchyard.compute.types import LOCAL
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.jobs import actions
 from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.requests import local_runs

@@ -1,7 +1,7 @@
 """SDK v1's model management: web services.
 
 Owns: the routes of `Model.deploy`, `Webservice` and its operations.
-Leaves: what they mean to services.py, their JSON to views.py, models and assets to sdk_v1/.
+Leaves: what they mean to actions.py, their JSON to views.py, models and assets to sdk_v1/.
 Always: what is refused is refused by `validate` already, whose message the client shows alone.
 """
 
@@ -16,8 +16,7 @@ from torchyard.azureml.common.calls import AzureCall, Call, object_at
 from torchyard.azureml.common.errors import NotServed, envelope
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.azureml.sdk_v1.assets import ModelRoute
-from torchyard.azureml.web_services import services as web_services
-from torchyard.azureml.web_services import views
+from torchyard.azureml.web_services import actions, views
 from torchyard.base.errors import NotFound, TorchyardError
 from torchyard.endpoints.actions import credentials, deployments, endpoints
 from torchyard.jobs.services import RecordServices, ServicesOf
@@ -33,7 +32,7 @@ routes = RouteTable("/modelmanagement", ModelRoute)
 @needs(Permission.READ)
 def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
     query = {key.lower(): value for key, value in call.query.items()}
-    there = web_services.list_in(services, call.workspace.name, query)
+    there = actions.list_in(services, call.workspace.name, query)
     # No `nextLink`: the client follows one that is null.
     return JSONResponse({"value": [views.service_json(services, call, each) for each in there]})
 
@@ -41,8 +40,8 @@ def list_all(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @routes.post("/services")
 @needs(Permission.WRITE)
 def deploy(call: AzureCall, services: ServicesOf) -> JSONResponse:
-    deployment = web_services.deploy(services, call)
-    deployed = web_services.find(services, call.workspace.name, deployment.name)
+    deployment = actions.deploy(services, call)
+    deployed = actions.find(services, call.workspace.name, deployment.name)
     id = views.operation_id(views.CREATE, deployed.endpoint, deployment)
     return _accepted(call, id, views.service_json(services, call, deployed))
 
@@ -51,7 +50,7 @@ def deploy(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @needs(Permission.WRITE)
 def validate_name(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
     try:
-        web_services.refuse_taken(services.db, call.workspace.name, name)
+        actions.refuse_taken(services.db, call.workspace.name, name)
     except TorchyardError as error:
         return JSONResponse(envelope(error))
     return JSONResponse({})
@@ -77,14 +76,14 @@ def validate(call: AzureCall, services: ServicesOf) -> JSONResponse:
 @routes.get("/services/{name}")
 @needs(Permission.READ)
 def get(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    deployed = web_services.find(services, call.workspace.name, name)
+    deployed = actions.find(services, call.workspace.name, name)
     return JSONResponse(views.service_json(services, call, deployed))
 
 
 @routes.patch("/services/{name}")
 @needs(Permission.WRITE)
 def change(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    deployed = web_services.change(services, call, name)
+    deployed = actions.change(services, call, name)
     id = views.operation_id(views.CREATE, deployed.endpoint, deployed.deployment)
     document = views.service_json(services, call, deployed)
     return JSONResponse({**document, "operationId": id})
@@ -95,7 +94,7 @@ def change(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
 def delete(call: AzureCall, services: ServicesOf, name: str) -> Response:
     workspace = call.workspace.name
     try:
-        deployed = web_services.find(services, workspace, name)
+        deployed = actions.find(services, workspace, name)
     except NotFound:
         return Response(status_code=204)
     endpoints.delete(services, workspace, deployed.endpoint.name, call.identity)
@@ -105,7 +104,7 @@ def delete(call: AzureCall, services: ServicesOf, name: str) -> Response:
 @routes.post("/services/{name}/listkeys")
 @needs(Permission.WRITE)
 def list_keys(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    deployed = web_services.find(services, call.workspace.name, name)
+    deployed = actions.find(services, call.workspace.name, name)
     keys = credentials.keys(services.db, call.workspace.name, deployed.endpoint.name)
     return JSONResponse({"primaryKey": keys.primary, "secondaryKey": keys.secondary})
 
@@ -113,15 +112,15 @@ def list_keys(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
 @routes.post("/services/{name}/regenerateKeys")
 @needs(Permission.WRITE)
 def regenerate_keys(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    deployed = web_services.find(services, call.workspace.name, name)
-    web_services.regenerate(services, call, deployed.endpoint.name)
+    deployed = actions.find(services, call.workspace.name, name)
+    actions.regenerate(services, call, deployed.endpoint.name)
     return _accepted(call, views.operation_id(views.KEYS, deployed.endpoint), {})
 
 
 @routes.post("/services/{name}/token")
 @needs(Permission.WRITE)
 def make_token(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    deployed = web_services.find(services, call.workspace.name, name)
+    deployed = actions.find(services, call.workspace.name, name)
     token = credentials.token(services, call.workspace.name, deployed.endpoint.name, call.identity)
     return JSONResponse(
         {
@@ -136,7 +135,7 @@ def make_token(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse
 @routes.get("/services/{name}/logs")
 @needs(Permission.READ)
 def get_logs(call: AzureCall, services: ServicesOf, name: str) -> JSONResponse:
-    deployed = web_services.find(services, call.workspace.name, name)
+    deployed = actions.find(services, call.workspace.name, name)
     text = ""
     if deployed.deployment is not None:
         lines = max(1, min(_number(call.query.get("tail"), _LINES), _MOST_LINES))
@@ -170,15 +169,15 @@ def get_operation(call: AzureCall, services: ServicesOf, id: str) -> JSONRespons
 def _validate(services: RecordServices, call: Call, body: Mapping[str, Any]) -> None:
     kind, name = body.get("type"), str(body.get("serviceName") or "")
     if kind == "Create":
-        web_services.read(object_at(body, "createRequest"))
+        actions.read(object_at(body, "createRequest"))
     elif kind == "Update":
-        deployed = web_services.find(services, call.workspace.name, name)
-        web_services.check_change(deployed, body.get("updateRequest"))
+        deployed = actions.find(services, call.workspace.name, name)
+        actions.check_change(deployed, body.get("updateRequest"))
 
 
-def _existing(services: RecordServices, call: Call, name: str) -> web_services.Deployed | None:
+def _existing(services: RecordServices, call: Call, name: str) -> actions.Deployed | None:
     try:
-        return web_services.find(services, call.workspace.name, name)
+        return actions.find(services, call.workspace.name, name)
     except NotFound:
         return None
 

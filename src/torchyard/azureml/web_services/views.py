@@ -18,7 +18,7 @@ from torchyard.azureml.arm.resources import timestamp
 from torchyard.azureml.common.calls import Call, object_at
 from torchyard.azureml.sdk_v1 import environments, models
 from torchyard.azureml.web_services import settings
-from torchyard.azureml.web_services.services import Deployed
+from torchyard.azureml.web_services.actions import Deployed
 from torchyard.base import refs
 from torchyard.base.db import Database
 from torchyard.base.documents import secret_variables

@@ -1,19 +1,18 @@
-"""Whether deployments, online or batch, name a version of a model.
+"""Delete assets, except models that a deployment names, online or batch.
 
-Owns: finding batch deployments that name it, refusing to delete a version that any deployment
-names.
-Leaves: online deployments to endpoints/actions/model_uses.py, deleting the version to
+Owns: asking both kinds of deployments.
+Leaves: finding those of a kind to endpoints/actions/model_uses.py, deleting the version to
 jobs/cleanup/asset_deletion.py and models/.
-Always: a version that a deployment names stays until that deployment is deleted or names another
-one: jobs that score later need its files.
+Always: a version that a deployment names stays.
 """
 
 from __future__ import annotations
 
 from torchyard.assets.deletions import AssetDeletion, DeletionRequest
 from torchyard.base.db import Database
-from torchyard.batch_endpoints.records import store
-from torchyard.endpoints.actions import model_uses as online
+from torchyard.batch_endpoints.actions.deployments import BATCH_DEPLOYMENTS
+from torchyard.endpoints.actions import model_uses
+from torchyard.endpoints.actions.deployments import ONLINE_DEPLOYMENTS
 from torchyard.jobs.cleanup import asset_deletion
 from torchyard.jobs.services import FileServices
 from torchyard.workspaces.types import Identity
@@ -40,12 +39,5 @@ def refuse_deployed(db: Database, workspace: str, name: str, version: str = "") 
     Raises:
         Conflict: with the names of the deployments, online ones first.
     """
-    online.refuse_served(db, workspace, name, version)
-    with db.read() as connection:
-        names = [
-            f"`{deployment.name}` of batch endpoint `{endpoint.name}`"
-            for endpoint in store.endpoints_in(connection, workspace)
-            for deployment in store.deployments_in(connection, endpoint)
-            if online.is_version(deployment.document.get("model"), name, version)
-        ]
-    online.refuse_named(f"`{name}:{version}`" if version else f"`{name}`", names, "batch")
+    model_uses.refuse_deployed(ONLINE_DEPLOYMENTS, db, workspace, name, version)
+    model_uses.refuse_deployed(BATCH_DEPLOYMENTS, db, workspace, name, version)

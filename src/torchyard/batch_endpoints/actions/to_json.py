@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchyard.base.clock import to_text
 from torchyard.base.documents import secret_variables
 from torchyard.batch_endpoints.records.types import BatchDeployment, BatchEndpoint
 from torchyard.batch_endpoints.spec import deployment_spec
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentSpec
+from torchyard.endpoints.actions.to_json import stored_json, with_model
 
 _READY = "Succeeded"
 _OF_SETTINGS = (
@@ -24,40 +24,28 @@ _OF_SETTINGS = (
 
 
 def endpoint_json(endpoint: BatchEndpoint) -> dict[str, Any]:
-    return {
-        **endpoint.document,
-        "name": endpoint.name,
+    own = {
         "auth_mode": "aad_token",
         "defaults": {"deployment_name": endpoint.default_deployment},
         "provisioning_state": _READY,
-        "owner": endpoint.owner,
-        "created_at": to_text(endpoint.created_at),
-        "changed_at": to_text(endpoint.changed_at),
     }
+    return stored_json(endpoint, endpoint.document, own)
 
 
 def deployment_json(deployment: BatchDeployment, notices: Sequence[str] = ()) -> dict[str, Any]:
     spec = deployment_spec.read(deployment.document)
     masked = secret_variables.masked_document(deployment.document)
-    body: dict[str, Any] = {
-        **{key: value for key, value in masked.items() if key not in _OF_SETTINGS},
-        "name": deployment.name,
+    document = {key: value for key, value in masked.items() if key not in _OF_SETTINGS}
+    own = {
         "endpoint_name": deployment.endpoint,
         "type": "model",
         "compute": spec.compute or "local",
         "resources": {**spec.resources.others, "instance_count": spec.resources.instance_count},
         "settings": {**(masked.get("settings") or {}), **_settings_json(spec)},
         "provisioning_state": _READY,
-        "owner": deployment.owner,
-        "created_at": to_text(deployment.created_at),
-        "changed_at": to_text(deployment.changed_at),
-        "notices": list(dict.fromkeys(notices)),
     }
-    model = spec.model
-    if model is not None:
-        reference = f"azureml:{model.name}:{model.version}"
-        body["model"] = reference if model.name and model.version else dict(body["model"])
-    return body
+    shown = stored_json(deployment, with_model(document, spec.model), own)
+    return {**shown, "notices": list(dict.fromkeys(notices))}
 
 
 def _settings_json(spec: BatchDeploymentSpec) -> dict[str, Any]:

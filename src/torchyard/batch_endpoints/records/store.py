@@ -64,32 +64,19 @@ jobs = Table(
 )
 
 
-_endpoints = NamedTable(endpoints, BatchEndpoint, in_any_case=True)
-add_endpoint, change_endpoint = _endpoints.add, _endpoints.change
-endpoint_named, endpoints_in = _endpoints.get, _endpoints.list_in
-_deployments = NamedTable(deployments, BatchDeployment, in_any_case=True)
-add_deployment, change_deployment = _deployments.add, _deployments.change
-remove_deployment = _deployments.remove
+endpoint_rows = NamedTable(endpoints, BatchEndpoint, in_any_case=True)
+deployment_rows = NamedTable(deployments, BatchDeployment, in_any_case=True)
+change_endpoint, deployments_in = endpoint_rows.change, deployment_rows.list_in
 _jobs = NamedTable(jobs, BatchJob)
 put_job, job_named = _jobs.put, _jobs.get
 
 
 def remove_endpoint(connection: Connection, endpoint: BatchEndpoint) -> None:
     """With its deployments, and the notes of which jobs were its own."""
-    _deployments.drop(connection, endpoint.workspace, endpoint.name)
+    deployment_rows.drop(connection, endpoint.workspace, endpoint.name)
     of_endpoint = (jobs.c.workspace == endpoint.workspace, jobs.c.endpoint == endpoint.name)
     connection.execute(delete(jobs).where(*of_endpoint))
-    _endpoints.remove(connection, endpoint)
-
-
-def deployment_named(
-    connection: Connection, endpoint: BatchEndpoint, name: str
-) -> BatchDeployment | None:
-    return _deployments.get(connection, endpoint.workspace, endpoint.name, name)
-
-
-def deployments_in(connection: Connection, endpoint: BatchEndpoint) -> list[BatchDeployment]:
-    return _deployments.list_in(connection, endpoint.workspace, endpoint.name)
+    endpoint_rows.remove(connection, endpoint)
 
 
 def jobs_of(

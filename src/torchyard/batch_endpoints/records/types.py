@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+from torchyard.endpoints.records.types import Stored, StoredDeployment
 
 
-@dataclass(frozen=True)
-class BatchEndpoint:
-    """`document` is its file as it was accepted; `default_deployment` is empty for none."""
+@dataclass(frozen=True, kw_only=True)
+class BatchEndpoint(Stored):
+    """`default_deployment` is empty for none."""
 
-    workspace: str
-    name: str
-    owner: str
-    document: Mapping[str, Any]
     default_deployment: str
-    created_at: datetime
-    changed_at: datetime
 
 
-@dataclass(frozen=True)
-class BatchDeployment:
-    """`document` is its file as it was accepted, with assets pinned: `spec/deployment_spec.py`
-    reads it.
-    """
-
-    workspace: str
-    endpoint: str
-    name: str
-    owner: str
-    document: Mapping[str, Any]
-    created_at: datetime
-    changed_at: datetime
+@dataclass(frozen=True, kw_only=True)
+class BatchDeployment(StoredDeployment):
+    """Of a batch endpoint; it has nothing else."""
 
 
 @dataclass(frozen=True)

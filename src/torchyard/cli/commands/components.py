@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
-from torchyard.cli.commands import asset_verbs
+from torchyard.cli.assets import verbs
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, accepts, common, filed, tagged
 from torchyard.cli.terminal import tables
@@ -28,9 +28,9 @@ _COLUMNS: list[tables.Column] = [
     ),
 ]
 
-asset_verbs.add_without_files(
+verbs.add_without_files(
     group,
-    asset_verbs.Kind(
+    verbs.Kind(
         noun="component",
         attribute="components",
         word="component",
@@ -90,4 +90,4 @@ def _register(session: Session, document: Document) -> None:
             component = session.client().components.create(document.value, document.folder, sent)
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
-    asset_verbs.show_one(session, component)
+    verbs.show_one(session, component)

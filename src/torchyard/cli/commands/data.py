@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.cli.commands import asset_verbs
+from torchyard.cli.assets import verbs
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.terminal import tables
 
@@ -17,9 +17,9 @@ _COLUMNS: list[tables.Column] = [
     ("DESCRIPTION", lambda data: data.get("description")),
 ]
 
-asset_verbs.add(
+verbs.add(
     group,
-    asset_verbs.Kind(
+    verbs.Kind(
         noun="data asset",
         attribute="data",
         word="data",

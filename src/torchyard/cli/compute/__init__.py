@@ -1,1 +1,1 @@
-"""Parts of `yard compute` beside clusters."""
+"""`yard compute`: clusters, their nodes, instances."""

@@ -1,7 +1,7 @@
 """`yard compute start`, `stop`, `restart` and `open`: compute instances.
 
 Owns: the verbs, what is shown of an instance.
-Leaves: clusters to commands/computes.py, requests to client/interactive/.
+Leaves: clusters to commands.py, requests to client/interactive/.
 Always: the verbs that instances share with clusters ask here whether a name is an instance's.
 """
 

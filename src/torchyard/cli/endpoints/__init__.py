@@ -1,1 +1,1 @@
-"""`yard online-endpoint`, `online-deployment` and `model deploy`."""
+"""`yard online-endpoint` and `yard online-deployment`."""

@@ -1,1 +1,1 @@
-"""Verbs of `yard environment`: validate, audit, release, export, copy, open a shell."""
+"""`yard environment` and its verbs."""

@@ -31,7 +31,7 @@ _RAY_S = 90.0
 _POLL_S = 0.5
 _THERE = ("joined", "draining")
 _USABLE = ("idle", "running")
-_LABEL = "torchyard-machine"  # see executors/ray/labels.py
+_LABEL = "torchyard-machine"  # see executors/ray/node_labels.py
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,16 @@ import click
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.base.feature import load
 from torchyard.base.terminal_text import ColouredBytes
-from torchyard.cli.jobs import comparison, deletion, lists, metrics, services, shell, sweeps, top
+from torchyard.cli.jobs import (
+    comparison,
+    deletion,
+    lists,
+    metrics,
+    shell,
+    show_services,
+    sweeps,
+    top,
+)
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -472,8 +481,8 @@ group.add_command(sweeps.sweep_extend)
 group.add_command(comparison.compare)
 group.add_command(deletion.delete)
 group.add_command(shell.shell)
-group.add_command(services.show_services)
-group.add_command(services.release)
+group.add_command(show_services.show_services)
+group.add_command(show_services.release)
 
 
 def _is_foreign(client: Client, name: str) -> bool:

@@ -7,42 +7,17 @@ Always: an error begins with its place in the file, once; notices are printed on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.cli.parsing.options import warn
 
 if TYPE_CHECKING:
     from torchyard.cli.parsing.documents import Document
-    from torchyard.client.snapshots.upload import Progress
+    from torchyard.client.endpoints.verbs import AnyDeployment, Deployment, Deployments
 
 
-class Deployment(Protocol):
-    @property
-    def notices(self) -> tuple[str, ...]: ...
-
-
-D = TypeVar("D", bound=Deployment)
-D_co = TypeVar("D_co", bound=Deployment, covariant=True)
-
-
-class Deployments(Protocol[D_co]):
-    """`client.online_deployments` or `client.batch_deployments`."""
-
-    def create(
-        self, document: Mapping[str, Any], folder: Path | None, progress: Progress | None
-    ) -> D_co: ...
-
-    def update(
-        self, endpoint_name: str, name: str, changes: Mapping[str, Any], folder: Path | None
-    ) -> D_co: ...
-
-    def get(self, endpoint_name: str, name: str) -> D_co: ...
-
-
-def create(deployments: Deployments[D], document: Document) -> D:
+def create(deployments: Deployments[AnyDeployment], document: Document) -> AnyDeployment:
     """Upload what the document names and create the deployment; say what has no effect."""
     from torchyard.cli.terminal import progress
 
@@ -56,8 +31,11 @@ def create(deployments: Deployments[D], document: Document) -> D:
 
 
 def update(
-    deployments: Deployments[D], document: Document, endpoint: str | None, name: str | None
-) -> D:
+    deployments: Deployments[AnyDeployment],
+    document: Document,
+    endpoint: str | None,
+    name: str | None,
+) -> AnyDeployment:
     """Change single keys; a file is the whole deployment, as for az.
 
     Args:

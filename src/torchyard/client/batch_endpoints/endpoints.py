@@ -1,7 +1,8 @@
 """Batch endpoints, over HTTP.
 
-Owns: which request each verb is, what an invocation uploads.
-Leaves: finding, hashing and sending files to snapshots/, jobs to jobs.py.
+Owns: invoking them, and what an invocation uploads.
+Leaves: the verbs of every endpoint to endpoints/verbs.py, finding, hashing and sending files to
+snapshots/, jobs to jobs.py.
 Always: an error carries the place in the invocation's document.
 """
 
@@ -11,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from torchyard.base.errors import InvalidInput, TorchyardError
+from torchyard.base.errors import TorchyardError
 from torchyard.base.http import Transport
+from torchyard.client.endpoints.verbs import Endpoints
 from torchyard.client.resources import Json, Listing, Resource
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class BatchEndpoint(Resource):
     _shown = ("name", "default_deployment")
 
 
-class BatchEndpoints:
+class BatchEndpoints(Endpoints[BatchEndpoint]):
     """Batch endpoints of the workspace; `client.batch_endpoints` is one.
 
     Example::
@@ -46,6 +47,8 @@ class BatchEndpoints:
         job.download(output_name="score")
     """
 
+    kind = "batch-endpoints"
+
     def __init__(
         self,
         transport: Transport,
@@ -53,41 +56,9 @@ class BatchEndpoints:
         snapshots: Snapshots,
         jobs: JobReader,
     ) -> None:
-        self._transport = transport
-        self._path = f"{workspace_path}/batch-endpoints"
+        super().__init__(transport, workspace_path)
         self._snapshots = snapshots
         self._jobs = jobs
-
-    def create(self, document: Mapping[str, Any]) -> BatchEndpoint:
-        """Create the endpoint `document["name"]`, or replace its file; its default deployment stays
-        unless the document has one.
-
-        Raises:
-            InvalidSpec: the document is wrong.
-        """
-        name = document.get("name")
-        if not isinstance(name, str) or not name:
-            raise InvalidInput("an endpoint needs a name", "give one with `--name`", at=("name",))
-        return _endpoint(self._transport.put(self._at(name), dict(document)))
-
-    def update(self, name: str, changes: Mapping[str, Any]) -> BatchEndpoint:
-        """Change single keys, such as `{"defaults": {"deployment_name": "green"}}`.
-
-        Raises:
-            InvalidSpec: the default names a deployment that does not exist.
-        """
-        return _endpoint(self._transport.call("PATCH", self._at(name), dict(changes)))
-
-    def get(self, name: str) -> BatchEndpoint:
-        """
-        Raises:
-            NotFound: the endpoint does not exist.
-        """
-        return _endpoint(self._transport.get(self._at(name)))
-
-    def list(self) -> Listing[BatchEndpoint]:
-        """The batch endpoints of the workspace."""
-        return Listing(_endpoint(row) for row in self._transport.get(self._path)["value"])
 
     def delete(self, name: str) -> None:
         """Delete an endpoint with its deployments; its jobs stay."""
@@ -152,8 +123,14 @@ class BatchEndpoints:
             raise
         return {**body, "inputs": {**inputs, **sent["inputs"]}}
 
-    def _at(self, name: str) -> str:
-        return f"{self._path}/{quote(name, safe='')}"
+    def _endpoint(self, raw: Json) -> BatchEndpoint:
+        return BatchEndpoint(
+            raw=raw,
+            name=raw["name"],
+            state=raw["provisioning_state"],
+            default_deployment=raw["defaults"]["deployment_name"],
+            owner=raw["owner"],
+        )
 
 
 def _with_type(value: Any, folder: Path) -> Any:
@@ -170,13 +147,3 @@ def _with_type(value: Any, folder: Path) -> Any:
         if is_here and job_files.local_path(path, folder).is_file():
             written["type"] = "uri_file"
     return written
-
-
-def _endpoint(raw: Json) -> BatchEndpoint:
-    return BatchEndpoint(
-        raw=raw,
-        name=raw["name"],
-        state=raw["provisioning_state"],
-        default_deployment=raw["defaults"]["deployment_name"],
-        owner=raw["owner"],
-    )

@@ -1,7 +1,7 @@
 """Deployments of online endpoints, over HTTP.
 
-Owns: which request each verb is, waiting until a deployment answers or has failed.
-Leaves: what a document names on this machine to deployment_files.py.
+Owns: waiting until a deployment answers or has failed, its logs and its drift.
+Leaves: the verbs of every deployment to verbs.py.
 Always: waiting ends with a state that stays, or with an error.
 """
 
@@ -13,16 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput, NotFound, Timeout, TorchyardError
-from torchyard.base.http import Transport
-from torchyard.client.resources import Json, Listing, Resource
+from torchyard.client.endpoints.verbs import Deployment, Deployments, deployment_fields
+from torchyard.client.resources import Json
 
 if TYPE_CHECKING:
     from torchyard.client.drift.comparison import DriftReport
-    from torchyard.client.snapshots.snapshots import Snapshots
-    from torchyard.client.snapshots.upload import Progress
     from torchyard.client.times import Duration
 
 _EVERY_S = 0.5
@@ -39,82 +36,22 @@ class DeploymentFailed(TorchyardError):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class OnlineDeployment(Resource):
+class OnlineDeployment(Deployment):
     """`state` is Creating, Updating, Deleting, Succeeded or Failed; `message` says why. `model` is
     `azureml:<name>:<version>` where it is registered.
     """
 
-    name: str
-    endpoint_name: str
-    state: str
     message: str
     instance_count: int
     revision: int
-    owner: str
-    notices: tuple[str, ...]
 
     _shown = ("name", "endpoint_name", "state")
 
 
-class OnlineDeployments:
+class OnlineDeployments(Deployments[OnlineDeployment]):
     """Deployments of online endpoints; `client.online_deployments` is one."""
 
-    def __init__(self, transport: Transport, workspace_path: str, snapshots: Snapshots) -> None:
-        self._transport = transport
-        self._workspace_path = workspace_path
-        self._path = f"{workspace_path}/online-endpoints"
-        self._snapshots = snapshots
-
-    def create(
-        self,
-        document: Mapping[str, Any],
-        folder: Path | None = None,
-        progress: Progress | None = None,
-    ) -> OnlineDeployment:
-        """Create the deployment `document["name"]` of `document["endpoint_name"]`, or replace its
-        file. It is Creating or Updating then; `wait` for it.
-
-        Args:
-            document: as the file of a managed online deployment; local paths in it are relative to
-                `folder`.
-            folder: the current one when None.
-
-        Raises:
-            InvalidSpec: the document is wrong.
-            NotFound: the endpoint does not exist.
-        """
-        from torchyard.client.endpoints import deployment_files
-
-        path = self._at(*deployment_files.names_of(document))
-        # What is refused by name is refused before its files are looked for and sent.
-        self._transport.post(f"{path}/validate", dict(document))
-        here = folder or Path.cwd()
-        with deployment_files.uploading(document, here, self._snapshots, progress) as body:
-            return _deployment(self._transport.put(path, body))
-
-    def update(
-        self, endpoint_name: str, name: str, changes: Mapping[str, Any], folder: Path | None = None
-    ) -> OnlineDeployment:
-        """Change single keys, such as `{"instance_count": 2}`; instances are replaced without a
-        failed request.
-        """
-        from torchyard.client.endpoints import deployment_files
-
-        path = self._at(endpoint_name, name)
-        with deployment_files.uploading(changes, folder or Path.cwd(), self._snapshots) as body:
-            return _deployment(self._transport.call("PATCH", path, body))
-
-    def get(self, endpoint_name: str, name: str) -> OnlineDeployment:
-        """
-        Raises:
-            NotFound: the deployment or its endpoint does not exist.
-        """
-        return _deployment(self._transport.get(self._at(endpoint_name, name)))
-
-    def list(self, endpoint_name: str) -> Listing[OnlineDeployment]:
-        """The deployments of an endpoint."""
-        path = f"{self._path}/{quote(endpoint_name, safe='')}/deployments"
-        return Listing(_deployment(row) for row in self._transport.get(path)["value"])
+    kind = "online-endpoints"
 
     def wait(
         self,
@@ -237,9 +174,16 @@ class OnlineDeployments:
             options,
         )
 
-    def _at(self, endpoint_name: str, name: str) -> str:
-        endpoint, deployment = quote(endpoint_name, safe=""), quote(name, safe="")
-        return f"{self._path}/{endpoint}/deployments/{deployment}"
+    def _deployment(self, raw: Json) -> OnlineDeployment:
+        return OnlineDeployment(
+            **deployment_fields(raw),
+            message=raw["message"],
+            instance_count=raw["instance_count"],
+            revision=raw["revision"],
+        )
+
+    def _validate(self, path: str, document: Mapping[str, Any]) -> None:
+        self._transport.post(f"{path}/validate", dict(document))
 
 
 def _require_scipy() -> None:
@@ -249,17 +193,3 @@ def _require_scipy() -> None:
             "install it here: `pip install 'torchyard[drift]'`",
             code="extra_missing",
         )
-
-
-def _deployment(raw: Json) -> OnlineDeployment:
-    return OnlineDeployment(
-        raw=raw,
-        name=raw["name"],
-        endpoint_name=raw["endpoint_name"],
-        state=raw["provisioning_state"],
-        message=raw["message"],
-        instance_count=raw["instance_count"],
-        revision=raw["revision"],
-        owner=raw["owner"],
-        notices=tuple(raw.get("notices") or ()),
-    )

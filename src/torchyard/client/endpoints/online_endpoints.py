@@ -1,7 +1,7 @@
 """Online endpoints of the workspace, over HTTP.
 
-Owns: which request each verb is, waiting for a deletion, calling an endpoint.
-Leaves: deployments to online_deployments.py.
+Owns: waiting for a change and a deletion, keys, calling an endpoint.
+Leaves: the verbs of every endpoint to verbs.py, deployments to online_deployments.py.
 Always: keys and tokens are in no `raw` and no text form.
 """
 
@@ -12,13 +12,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from torchyard.base.errors import InvalidInput, NotFound, Timeout
-from torchyard.base.http import Transport
 from torchyard.client.endpoints import scoring
 from torchyard.client.endpoints.scoring import Answer
-from torchyard.client.resources import Json, Listing, Resource
+from torchyard.client.endpoints.verbs import Endpoints
+from torchyard.client.resources import Json, Resource
 
 _EVERY_S = 0.5
 _UPDATE_EVERY_S = 0.1
@@ -58,7 +57,7 @@ class Token:
     refresh_after: str
 
 
-class OnlineEndpoints:
+class OnlineEndpoints(Endpoints[OnlineEndpoint]):
     """Online endpoints of the workspace; `client.online_endpoints` is one.
 
     Example::
@@ -67,43 +66,7 @@ class OnlineEndpoints:
         client.online_endpoints.invoke("digits", {"data": [[0.0] * 64]})
     """
 
-    def __init__(self, transport: Transport, workspace_path: str) -> None:
-        self._transport = transport
-        self._path = f"{workspace_path}/online-endpoints"
-
-    def create(self, document: Mapping[str, Any]) -> OnlineEndpoint:
-        """Create the endpoint `document["name"]`, or replace its file; its traffic stays unless the
-        document has some.
-
-        Raises:
-            InvalidSpec: the document is wrong.
-        """
-        name = document.get("name")
-        if not isinstance(name, str) or not name:
-            raise InvalidInput("an endpoint needs a name", "give one with `--name`", at=("name",))
-        return self._updated(_endpoint(self._transport.put(self._at(name), dict(document))))
-
-    def update(self, name: str, changes: Mapping[str, Any]) -> OnlineEndpoint:
-        """Change single keys, such as `{"traffic": {"blue": 90, "green": 10}}`; returns when
-        requests are answered accordingly.
-
-        Raises:
-            InvalidSpec: traffic does not add up, or names a deployment that does not exist.
-        """
-        return self._updated(
-            _endpoint(self._transport.call("PATCH", self._at(name), dict(changes)))
-        )
-
-    def get(self, name: str) -> OnlineEndpoint:
-        """
-        Raises:
-            NotFound: the endpoint does not exist.
-        """
-        return _endpoint(self._transport.get(self._at(name)))
-
-    def list(self) -> Listing[OnlineEndpoint]:
-        """The endpoints of the workspace."""
-        return Listing(_endpoint(row) for row in self._transport.get(self._path)["value"])
+    kind = "online-endpoints"
 
     def delete(self, name: str, wait: bool = True, timeout_s: float = 600.0) -> None:
         """Delete an endpoint with its deployments.
@@ -186,7 +149,7 @@ class OnlineEndpoints:
             self._transport.ca_cert,
         )
 
-    def _updated(self, endpoint: OnlineEndpoint) -> OnlineEndpoint:
+    def _changed(self, endpoint: OnlineEndpoint) -> OnlineEndpoint:
         """As it is once its router works by it; still Updating if the router does not run."""
         ends_at = time.monotonic() + _UPDATE_LIMIT_S
         while endpoint.state == "Updating" and time.monotonic() < ends_at:
@@ -194,22 +157,18 @@ class OnlineEndpoints:
             endpoint = self.get(endpoint.name)
         return endpoint
 
-    def _at(self, name: str) -> str:
-        return f"{self._path}/{quote(name, safe='')}"
-
-
-def _endpoint(raw: Json) -> OnlineEndpoint:
-    return OnlineEndpoint(
-        raw=raw,
-        name=raw["name"],
-        state=raw["provisioning_state"],
-        auth_mode=raw["auth_mode"],
-        scoring_uri=raw["scoring_uri"],
-        openapi_uri=raw["openapi_uri"],
-        traffic=raw["traffic"],
-        mirror_traffic=raw["mirror_traffic"],
-        owner=raw["owner"],
-    )
+    def _endpoint(self, raw: Json) -> OnlineEndpoint:
+        return OnlineEndpoint(
+            raw=raw,
+            name=raw["name"],
+            state=raw["provisioning_state"],
+            auth_mode=raw["auth_mode"],
+            scoring_uri=raw["scoring_uri"],
+            openapi_uri=raw["openapi_uri"],
+            traffic=raw["traffic"],
+            mirror_traffic=raw["mirror_traffic"],
+            owner=raw["owner"],
+        )
 
 
 def _keys(raw: Json) -> Keys:

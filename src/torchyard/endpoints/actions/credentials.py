@@ -13,7 +13,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.endpoints import tokens
 from torchyard.endpoints.actions import endpoints
-from torchyard.endpoints.records import signals, store
+from torchyard.endpoints.records import news, store
 from torchyard.endpoints.records.types import AuthMode, EndpointKeys
 from torchyard.endpoints.tokens import Token
 from torchyard.jobs.services import RecordServices
@@ -71,7 +71,7 @@ def regenerate(
     with services.db.write() as connection:
         store.change_keys(connection, endpoint, **{key_type: value or tokens.new_key()})
         made = store.keys_of(connection, endpoint)
-    services.signals.notify(signals.ENDPOINTS)
+    services.signals.notify(news.ENDPOINTS)
     return made
 
 

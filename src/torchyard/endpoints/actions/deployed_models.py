@@ -22,7 +22,7 @@ from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.data.datastores import Datastores
 from torchyard.endpoints.running import instance_jobs
-from torchyard.endpoints.spec.deployment_spec import MLFLOW, DeploymentSpec, ModelReference
+from torchyard.endpoints.spec.deployment_spec import MLFLOW, AnyDeploymentSpec, ModelReference
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import FileServices, Services
@@ -48,10 +48,14 @@ def pin(
     services: Services,
     workspace: str,
     document: Mapping[str, Any],
-    spec: DeploymentSpec,
+    spec: AnyDeploymentSpec,
     identity: Identity,
+    cluster: str,
 ) -> Pinned:
     """
+    Args:
+        cluster: the server's own machine when empty.
+
     Raises:
         InvalidSpec: model, code, environment or cluster is not there, or don't go together.
     """
@@ -66,8 +70,8 @@ def pin(
         "environment": environment,
         "environment_variables": dict(spec.environment_variables),
     }
-    if spec.own_settings.cluster:
-        job["compute"] = spec.own_settings.cluster
+    if cluster:
+        job["compute"] = cluster
     if spec.code is not None:
         job["code"] = spec.code.code
     if model is not None:
@@ -86,7 +90,7 @@ def pin(
     if model is not None:
         model = replace(model, path=checked.paths["model"])
         pinned["model"] = {key: value for key, value in vars(model).items() if value}
-    return Pinned(pinned, (*spec.notices, *checked.notices))
+    return Pinned(pinned, checked.notices)
 
 
 def reference_of(model: Model) -> ModelReference:
@@ -169,7 +173,7 @@ def _inline(
 
 def _check_code(
     blobs: Blobs,
-    spec: DeploymentSpec,
+    spec: AnyDeploymentSpec,
     model: ModelReference | None,
     model_files: Mapping[str, Path],
 ) -> None:

@@ -10,24 +10,19 @@ took it over; a deployment with traffic is not deleted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from torchyard.base.db import Database
-from torchyard.base.documents import models
-from torchyard.base.errors import (
-    Conflict,
-    InvalidInput,
-    InvalidSpec,
-    NotFound,
-    did_you_mean,
-)
-from torchyard.endpoints.actions import deployed_models, endpoints
-from torchyard.endpoints.records import collected_data, signals, store
-from torchyard.endpoints.records.collected_data import Collected
+from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.endpoints.actions import deployed_models
+from torchyard.endpoints.actions.deployed_models import Pinned
+from torchyard.endpoints.actions.deployment_kind import DeploymentKind
+from torchyard.endpoints.actions.endpoints import ONLINE
+from torchyard.endpoints.records import collected_data, store
 from torchyard.endpoints.records.types import (
     Deployment,
     Endpoint,
@@ -36,7 +31,6 @@ from torchyard.endpoints.records.types import (
     ProvisioningState,
 )
 from torchyard.endpoints.spec import deployment_spec
-from torchyard.endpoints.spec.changes import changed, changes_what_runs
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec, OnlineDeploymentFile
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.files import artifacts
@@ -45,150 +39,75 @@ from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity
 
-_MOST_DEPLOYMENTS = 20
 _MOST_LINES = 100_000
 _LOG_MOST_BYTES = 4 << 20
 # What instances don't know: how many there are, and how requests come to them.
 _OUTSIDE_INSTANCES = ("instance_count", "scale_settings", "request_settings", "description")
 
-_LABELS_AND_NUMBERS = (
-    *_OUTSIDE_INSTANCES, "name", "endpoint_name", "instance_type", "tags", "properties", "notices",
-)  # fmt: skip
 
+class OnlineDeployments(DeploymentKind[Endpoint, Deployment]):
+    endpoints = ONLINE
+    rule = ownership.DEPLOYMENT_CODE
+    limit = 20
+    full_hint = "delete those without traffic"
+    outside = (
+        *_OUTSIDE_INSTANCES, "name", "endpoint_name", "instance_type", "tags", "properties",
+        "notices",
+    )  # fmt: skip
+    file = OnlineDeploymentFile
+    make = Deployment
+    rows = store.deployment_rows
+    read = staticmethod(deployment_spec.read)
 
-@dataclass(frozen=True)
-class Accepted:
-    """A deployment as it is kept; `notices` say what has no effect, or another than in Azure."""
-
-    deployment: Deployment
-    is_new: bool
-    notices: tuple[str, ...]
-
-
-def create(
-    services: Services,
-    workspace: str,
-    endpoint_name: str,
-    document: Mapping[str, Any],
-    identity: Identity,
-) -> Accepted:
-    """Create a deployment, or replace the file of one; the keeper then starts its instances.
-
-    Raises:
-        InvalidSpec: what is wrong, and where.
-        NotFound: the endpoint does not exist.
-        Forbidden: the endpoint is somebody else's, or the deployment is and what it runs changes.
-        Conflict: one of them is being deleted.
-    """
-    document, takes_over = ownership.without_take_over(document)
-    spec = deployment_spec.read(document)
-    endpoint = endpoints.get(services.db, workspace, endpoint_name)
-    if spec.endpoint_name.lower() != endpoint.name.lower():
-        raise InvalidSpec(
-            f"the document's endpoint is `{spec.endpoint_name}`, but the URL says "
-            f"`{endpoint.name}`",
-            "leave `endpoint_name` out of the document",
-            at=("endpoint_name",),
-        )
-    endpoints.refuse_foreign(services.db, endpoint, identity)
-    collected = _collected(services.db, endpoint, spec)
-    pinned = deployed_models.pin(services, workspace, document, spec, identity)
-    with services.db.read() as connection:
-        old = store.deployment_named(connection, endpoint, spec.name)
+    def prepare(
+        self,
+        services: Services,
+        endpoint: Endpoint,
+        document: Mapping[str, Any],
+        spec: DeploymentSpec,
+        identity: Identity,
+        takes_over: bool,
+    ) -> Pinned:
+        old = self.named(services.db, endpoint, spec.name)
+        # A deployment has the case that it was first written in.
+        name = spec.name if old is None else old.name
+        collected = collected_data.find(services.db, endpoint, name, spec)
+        workspace, cluster = endpoint.workspace, spec.own_settings.cluster
+        pinned = deployed_models.pin(services, workspace, document, spec, identity, cluster)
         if old is not None:
-            _owner_after(connection, old, pinned.document, identity, takes_over)
-    collected_data.register(services, endpoint, collected, identity.user)
-    now = services.clock.now()
-    with services.db.write() as connection:
-        endpoint = _still_there(store.endpoint_named(connection, workspace, endpoint.name))
-        old = store.deployment_named(connection, endpoint, spec.name)
-        if old is None:
-            if len(store.deployments_in(connection, workspace, endpoint.name)) >= _MOST_DEPLOYMENTS:
-                raise Conflict(
-                    f"endpoint `{endpoint.name}` has {_MOST_DEPLOYMENTS} deployments",
-                    "delete those without traffic",
-                )
-            creating = ProvisioningState.CREATING
-            deployment = Deployment(
-                workspace, endpoint.name, spec.name, identity.user, pinned.document,
-                creating, "", 1, now, now,
-            )  # fmt: skip
-            store.add_deployment(connection, deployment)
-        else:
-            owner = _owner_after(connection, old, pinned.document, identity, takes_over)
-            values = {"document": pinned.document, "owner": owner, "changed_at": now}
-            deployment = _changed(connection, old, values)
-    services.signals.notify(signals.ENDPOINTS)
-    return Accepted(deployment, old is None, pinned.notices)
+            with services.db.read() as connection:
+                self.owner_after(connection, old, pinned.document, identity, takes_over)
+        collected_data.register(services, endpoint, collected, identity.user)
+        return replace(pinned, notices=(*spec.notices, *pinned.notices))
 
+    def endpoint_to_change(self, connection: Connection, workspace: str, name: str) -> Endpoint:
+        endpoint = self.endpoints.rows.get(connection, workspace, name)
+        if endpoint is None or endpoint.state is ProvisioningState.DELETING:
+            raise Conflict(
+                "the endpoint is being deleted", "create it again", code="endpoint_being_deleted"
+            )
+        return endpoint
 
-def update(
-    services: Services,
-    workspace: str,
-    endpoint_name: str,
-    name: str,
-    changes: Mapping[str, Any],
-    identity: Identity,
-) -> Accepted:
-    """Change single keys of a deployment; a mapping is merged into the one that is there.
+    def files_in_use(self, deployment: Deployment) -> Sequence[Mapping[str, Any]]:
+        if deployment.state is ProvisioningState.DELETING:
+            return ()
+        return (deployment.document, deployment.served_document)
 
-    Raises:
-        InvalidSpec: what is wrong, and where.
-    """
-    old = get(services.db, workspace, endpoint_name, name)
-    document = changed(old.document, changes, list(models.keys(OnlineDeploymentFile)))
-    document |= {"name": old.name, "endpoint_name": old.endpoint}
-    return create(services, workspace, endpoint_name, document, identity)
+    def change(self, connection: Connection, old: Deployment, values: dict[str, Any]) -> Deployment:
+        """The same revision where its instances can go on."""
+        _refuse_deleting(old)
+        values.update(state=ProvisioningState.UPDATING, message="")
+        if _keeps_instances(old, values):
+            values.update(message=old.message, served_document=values["document"])
+            store.change_deployment(connection, old, old.revision, **values)
+            return replace(old, **values)
+        store.raise_revision(connection, old, **values)
+        return replace(old, **values, revision=old.revision + 1)
 
-
-def get(db: Database, workspace: str, endpoint_name: str, name: str) -> Deployment:
-    """
-    Raises:
-        NotFound: with the nearest name there is.
-    """
-    endpoint = endpoints.get(db, workspace, endpoint_name)
-    with db.read() as connection:
-        deployment = store.deployment_named(connection, endpoint, name)
-        if deployment is not None:
-            return deployment
-        there = store.deployments_in(connection, workspace, endpoint.name)
-    raise NotFound(
-        f"endpoint `{endpoint.name}` has no deployment `{name[:80]}`",
-        did_you_mean(
-            name,
-            [each.name for each in there],
-            f"list them with `yard online-deployment list -e {endpoint.name}`",
-        ),
-        code="deployment_not_found",
-    )
-
-
-def list_in(services: RecordServices, workspace: str, endpoint_name: str) -> list[Deployment]:
-    endpoint = endpoints.get(services.db, workspace, endpoint_name)
-    with services.db.read() as connection:
-        return store.deployments_in(connection, workspace, endpoint.name)
-
-
-def instances_of(services: RecordServices, deployment: Deployment) -> list[Instance]:
-    with services.db.read() as connection:
-        return store.instances_in(
-            connection, deployment.workspace, deployment.endpoint, deployment.name
-        )
-
-
-def delete(
-    services: RecordServices, workspace: str, endpoint_name: str, name: str, identity: Identity
-) -> Deployment:
-    """Delete a deployment; it is gone once its instances have ended.
-
-    Raises:
-        Conflict: it has traffic, or mirrored traffic.
-        Forbidden: the endpoint is somebody else's.
-    """
-    deployment = get(services.db, workspace, endpoint_name, name)
-    with services.db.write() as connection:
-        endpoint = _still_there(store.endpoint_named(connection, workspace, endpoint_name))
-        endpoints.refuse_foreign(services.db, endpoint, identity)
+    def remove(
+        self, connection: Connection, endpoint: Endpoint, deployment: Deployment, now: datetime
+    ) -> Deployment:
+        """It is gone once its instances have ended."""
         for traffic, shares in (
             ("traffic", endpoint.traffic),
             ("mirrored traffic", endpoint.mirror_traffic),
@@ -201,13 +120,21 @@ def delete(
                     f'--traffic "{deployment.name}=0 …"`',
                     code="deployment_has_traffic",
                 )
-        values: dict[str, Any] = {
-            "state": ProvisioningState.DELETING,
-            "changed_at": services.clock.now(),
-        }
+        values: dict[str, Any] = {"state": ProvisioningState.DELETING, "changed_at": now}
         store.change_deployment(connection, deployment, **values)
-    services.signals.notify(signals.ENDPOINTS)
-    return replace(deployment, **values)
+        return replace(deployment, **values)
+
+
+ONLINE_DEPLOYMENTS = OnlineDeployments()
+create, get = ONLINE_DEPLOYMENTS.create, ONLINE_DEPLOYMENTS.get
+named, list_in = ONLINE_DEPLOYMENTS.named, ONLINE_DEPLOYMENTS.list_in
+
+
+def instances_of(services: RecordServices, deployment: Deployment) -> list[Instance]:
+    with services.db.read() as connection:
+        return store.instances_in(
+            connection, deployment.workspace, deployment.endpoint, deployment.name
+        )
 
 
 def logs(
@@ -262,51 +189,6 @@ def _log_of(services: FileServices, workspace: str, instance: Instance, lines: i
     return masked
 
 
-def _owner_after(
-    connection: Connection,
-    old: Deployment,
-    document: Mapping[str, Any],
-    identity: Identity,
-    takes_over: bool,
-) -> str:
-    """
-    Raises:
-        Forbidden: it is another's, what its instances run changes, and nobody said `take_over`.
-    """
-    return ownership.owner_after(
-        connection,
-        ownership.DEPLOYMENT_CODE,
-        old.workspace,
-        identity.user,
-        old.owner,
-        f"deployment `{old.name}`",
-        is_asked=takes_over,
-        is_needed=changes_what_runs(
-            deployment_spec.read(old.document), deployment_spec.read(document), _LABELS_AND_NUMBERS
-        ),
-    )
-
-
-def _collected(db: Database, endpoint: Endpoint, spec: DeploymentSpec) -> list[Collected]:
-    """What its collections are kept as; a deployment has the case that it was first written in."""
-    with db.read() as connection:
-        old = store.deployment_named(connection, endpoint, spec.name)
-    return collected_data.find(db, endpoint, spec.name if old is None else old.name, spec)
-
-
-def _changed(connection: Connection, old: Deployment, values: dict[str, Any]) -> Deployment:
-    """The deployment with another document: the same revision where its instances can go on."""
-    _refuse_deleting(old)
-    values["document"] = {**values["document"], "name": old.name}
-    values.update(state=ProvisioningState.UPDATING, message="")
-    if _keeps_instances(old, values):
-        values.update(message=old.message, served_document=values["document"])
-        store.change_deployment(connection, old, old.revision, **values)
-        return replace(old, **values)
-    store.raise_revision(connection, old, **values)
-    return replace(old, **values, revision=old.revision + 1)
-
-
 def _keeps_instances(old: Deployment, values: Mapping[str, Any]) -> bool:
     """Whether the instances that answer can go on, and others be added or end."""
     if old.served_revision != old.revision or values["owner"] != old.owner:
@@ -316,14 +198,6 @@ def _keeps_instances(old: Deployment, values: Mapping[str, Any]) -> bool:
         before.pop(key, None)
         after.pop(key, None)
     return before == after
-
-
-def _still_there(endpoint: Endpoint | None) -> Endpoint:
-    if endpoint is None or endpoint.state is ProvisioningState.DELETING:
-        raise Conflict(
-            "the endpoint is being deleted", "create it again", code="endpoint_being_deleted"
-        )
-    return endpoint
 
 
 def _refuse_deleting(deployment: Deployment) -> None:

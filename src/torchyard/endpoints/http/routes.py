@@ -2,82 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import Body
 
 from torchyard.base import fields
 from torchyard.base.clock import to_text
 from torchyard.base.errors import Forbidden
-from torchyard.endpoints.actions import credentials, deployments, endpoints, trial_requests
-from torchyard.endpoints.actions.deployments import Accepted
-from torchyard.endpoints.actions.to_json import deployment_json, endpoint_json
-from torchyard.endpoints.records.types import AuthMode
+from torchyard.endpoints.actions import credentials, deployments, endpoints, to_json, trial_requests
+from torchyard.endpoints.http import kind_routes
+from torchyard.endpoints.records.types import AuthMode, Deployment, Endpoint
 from torchyard.endpoints.spec import deployment_spec
-from torchyard.jobs.services import RecordServices, ServicesOf
-from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
+from torchyard.jobs.services import Services, ServicesOf
+from torchyard.workspaces.guarded_routes import Person, needs
 from torchyard.workspaces.permissions import Permission
 
-router = APIRouter(
-    prefix="/v1/workspaces/{workspace}/online-endpoints",
-    tags=["endpoints"],
-    route_class=GuardedRoute,
-)
+
+def _endpoint_json(services: Services, endpoint: Endpoint) -> dict[str, Any]:
+    return to_json.endpoint_json(services.home, endpoint)
 
 
-@router.get("")
-@needs(Permission.READ)
-def list_endpoints(services: ServicesOf, workspace: str) -> dict[str, Any]:
-    there = endpoints.list_in(services, workspace)
-    return {"value": [endpoint_json(services.home, each) for each in there]}
-
-
-@router.get("/{endpoint}")
-@needs(Permission.READ)
-def show(services: ServicesOf, workspace: str, endpoint: str) -> dict[str, Any]:
-    return endpoint_json(services.home, endpoints.get(services.db, workspace, endpoint))
-
-
-@router.put("/{endpoint}")
-@needs(Permission.WRITE)
-def create(
-    services: ServicesOf,
-    workspace: str,
-    endpoint: str,
-    identity: Person,
-    document: Annotated[Any, Body()],
-    response: Response,
+def _deployment_json(
+    services: Services, deployment: Deployment, notices: Sequence[str]
 ) -> dict[str, Any]:
-    """Create an endpoint, or replace the file of one."""
-    endpoint_document = fields.with_path_name(
-        fields.mapping(document, "the endpoint's document"), endpoint
-    )
-    made, is_new = endpoints.create(services, workspace, endpoint_document, identity)
-    response.status_code = 201 if is_new else 200
-    return endpoint_json(services.home, made)
+    instances = deployments.instances_of(services, deployment)
+    return to_json.deployment_json(deployment, instances, notices)
 
 
-@router.patch("/{endpoint}")
-@needs(Permission.WRITE)
-def update(
-    services: ServicesOf,
-    workspace: str,
-    endpoint: str,
-    identity: Person,
-    changes: Annotated[Any, Body()],
-) -> dict[str, Any]:
-    """Change single keys, such as `traffic`."""
-    mapping = fields.mapping(changes, "the document of changes")
-    return endpoint_json(
-        services.home, endpoints.update(services, workspace, endpoint, mapping, identity)
-    )
-
-
-@router.delete("/{endpoint}")
-@needs(Permission.WRITE)
-def delete(services: ServicesOf, workspace: str, endpoint: str, identity: Person) -> dict[str, Any]:
-    """Delete an endpoint with its deployments; it is gone once their instances have ended."""
-    return endpoint_json(services.home, endpoints.delete(services, workspace, endpoint, identity))
+router = kind_routes.KindRoutes(
+    endpoints.ONLINE,
+    deployments.ONLINE_DEPLOYMENTS,
+    _endpoint_json,
+    _deployment_json,
+    {
+        "create": "Create an endpoint, or replace the file of one.",
+        "update": "Change single keys, such as `traffic`.",
+        "delete": "Delete an endpoint with its deployments; it is gone once their instances have "
+        "ended.",
+        "create_deployment": "Create a deployment, or replace the file of one.",
+        "update_deployment": "Change single keys, such as `instance_count`.",
+        "delete_deployment": "Delete a deployment without traffic; it is gone once its instances "
+        "have ended.",
+    },
+).router()
 
 
 @router.post("/{endpoint}/keys")
@@ -159,82 +127,14 @@ def try_request(
     }
 
 
-@router.get("/{endpoint}/deployments")
-@needs(Permission.READ)
-def list_deployments(services: ServicesOf, workspace: str, endpoint: str) -> dict[str, Any]:
-    there = deployments.list_in(services, workspace, endpoint)
-    return {
-        "value": [deployment_json(each, deployments.instances_of(services, each)) for each in there]
-    }
-
-
-@router.get("/{endpoint}/deployments/{deployment}")
-@needs(Permission.READ)
-def show_deployment(
-    services: ServicesOf, workspace: str, endpoint: str, deployment: str
-) -> dict[str, Any]:
-    row = deployments.get(services.db, workspace, endpoint, deployment)
-    return deployment_json(row, deployments.instances_of(services, row))
-
-
-@router.put("/{endpoint}/deployments/{deployment}")
-@needs(Permission.WRITE)
-def create_deployment(
-    services: ServicesOf,
-    workspace: str,
-    endpoint: str,
-    deployment: str,
-    identity: Person,
-    document: Annotated[Any, Body()],
-    response: Response,
-) -> dict[str, Any]:
-    """Create a deployment, or replace the file of one."""
-    deployment_document = fields.with_path_name(
-        fields.mapping(document, "the deployment's document"), deployment
-    )
-    deployment_document.setdefault("endpoint_name", endpoint)
-    accepted = deployments.create(services, workspace, endpoint, deployment_document, identity)
-    response.status_code = 201 if accepted.is_new else 200
-    return _accepted_json(services, accepted)
-
-
 @router.post("/{endpoint}/deployments/{deployment}/validate")
 @needs(Permission.READ)
 def validate_deployment(
     workspace: str, endpoint: str, deployment: str, document: Annotated[Any, Body()]
 ) -> dict[str, Any]:
     """Check a deployment's keys and values, before its files are sent; nothing is stored."""
-    deployment_document = fields.with_path_name(
-        fields.mapping(document, "the deployment's document"), deployment
-    )
-    deployment_document.setdefault("endpoint_name", endpoint)
-    return {"notices": list(deployment_spec.read(deployment_document).notices)}
-
-
-@router.patch("/{endpoint}/deployments/{deployment}")
-@needs(Permission.WRITE)
-def update_deployment(
-    services: ServicesOf,
-    workspace: str,
-    endpoint: str,
-    deployment: str,
-    identity: Person,
-    changes: Annotated[Any, Body()],
-) -> dict[str, Any]:
-    """Change single keys, such as `instance_count`."""
-    mapping = fields.mapping(changes, "the document of changes")
-    accepted = deployments.update(services, workspace, endpoint, deployment, mapping, identity)
-    return _accepted_json(services, accepted)
-
-
-@router.delete("/{endpoint}/deployments/{deployment}")
-@needs(Permission.WRITE)
-def delete_deployment(
-    services: ServicesOf, workspace: str, endpoint: str, deployment: str, identity: Person
-) -> dict[str, Any]:
-    """Delete a deployment without traffic; it is gone once its instances have ended."""
-    deleted = deployments.delete(services, workspace, endpoint, deployment, identity)
-    return deployment_json(deleted, deployments.instances_of(services, deleted))
+    named = kind_routes.deployment_document(document, endpoint, deployment)
+    return {"notices": list(deployment_spec.read(named).notices)}
 
 
 @router.get("/{endpoint}/deployments/{deployment}/logs")
@@ -250,8 +150,3 @@ def show_logs(
     """The last lines that an instance printed."""
     text = deployments.logs(services, workspace, endpoint, deployment, lines, instance)
     return {"content": text}
-
-
-def _accepted_json(services: RecordServices, accepted: Accepted) -> dict[str, Any]:
-    instances = deployments.instances_of(services, accepted.deployment)
-    return deployment_json(accepted.deployment, instances, accepted.notices)

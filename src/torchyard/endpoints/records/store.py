@@ -131,18 +131,18 @@ def _instance(**row: Any) -> Instance:
     return Instance(**{**row, "state": InstanceState(row["state"])})
 
 
-_endpoints = NamedTable(endpoints, _endpoint, _values, in_any_case=True)
-endpoint_named, endpoints_in = _endpoints.get, _endpoints.list_in
-change_endpoint = _endpoints.change
-_deployments = NamedTable(deployments, _deployment, _values, in_any_case=True)
-add_deployment, deployments_in = _deployments.add, _deployments.list_in
+endpoint_rows = NamedTable(endpoints, _endpoint, _values, in_any_case=True)
+endpoint_named, endpoints_in = endpoint_rows.get, endpoint_rows.list_in
+deployment_rows = NamedTable(deployments, _deployment, _values, in_any_case=True)
+deployments_in = deployment_rows.list_in
 _instances = NamedTable(instances, _instance, _values)
 put_instance, instances_in = _instances.put, _instances.list_in
 change_instance, remove_instance = _instances.change, _instances.remove
 
 
-def add_endpoint(connection: Connection, endpoint: Endpoint, secrets: EndpointKeys) -> None:
-    _endpoints.add(connection, endpoint)
+def put_keys(connection: Connection, endpoint: Endpoint, secrets: EndpointKeys) -> None:
+    """In place of those that it has."""
+    connection.execute(delete(keys).where(*_keys_of(endpoint)))
     key = {"workspace": endpoint.workspace, "endpoint": endpoint.name}
     connection.execute(insert(keys).values({**key, **vars(secrets)}))
 
@@ -151,9 +151,9 @@ def finish(connection: Connection, changed: Endpoint | Deployment) -> None:
     """What was wanted of it is done, unless something else is wanted by now."""
     state = ProvisioningState.SUCCEEDED
     if isinstance(changed, Endpoint):
-        _endpoints.change(connection, changed, *_as_read(endpoints, changed), state=state)
+        endpoint_rows.change(connection, changed, *_as_read(endpoints, changed), state=state)
     else:
-        _deployments.change(connection, changed, *_as_read(deployments, changed), state=state)
+        deployment_rows.change(connection, changed, *_as_read(deployments, changed), state=state)
 
 
 def _as_read(table: Table, changed: Endpoint | Deployment) -> tuple[Any, ...]:
@@ -164,9 +164,9 @@ def remove_endpoint(connection: Connection, endpoint: Endpoint) -> None:
     """With its keys, deployments and instances."""
     key = (endpoint.workspace, endpoint.name)
     _instances.drop(connection, *key)
-    _deployments.drop(connection, *key)
+    deployment_rows.drop(connection, *key)
     connection.execute(delete(keys).where(*_keys_of(endpoint)))
-    _endpoints.remove(connection, endpoint)
+    endpoint_rows.remove(connection, endpoint)
 
 
 def keys_of(connection: Connection, endpoint: Endpoint) -> EndpointKeys:
@@ -176,10 +176,6 @@ def keys_of(connection: Connection, endpoint: Endpoint) -> EndpointKeys:
 
 def change_keys(connection: Connection, endpoint: Endpoint, **values: str) -> None:
     connection.execute(update(keys).where(*_keys_of(endpoint)).values(values))
-
-
-def deployment_named(connection: Connection, endpoint: Endpoint, name: str) -> Deployment | None:
-    return _deployments.get(connection, endpoint.workspace, endpoint.name, name)
 
 
 def change_deployment(
@@ -198,19 +194,19 @@ def change_deployment(
     only_if = [deployments.c.changed_at == as_of] if as_of is not None else []
     if revision is not None:
         only_if.append(deployments.c.revision == revision)
-    return _deployments.change(connection, deployment, *only_if, **values)
+    return deployment_rows.change(connection, deployment, *only_if, **values)
 
 
 def raise_revision(connection: Connection, deployment: Deployment, **values: Any) -> None:
     """Change what is wanted of a deployment: one revision more than the row has."""
-    _deployments.change(connection, deployment, **values, revision=deployments.c.revision + 1)
+    deployment_rows.change(connection, deployment, **values, revision=deployments.c.revision + 1)
 
 
 def remove_deployment(connection: Connection, deployment: Deployment) -> None:
     """With its instances."""
     key = (deployment.workspace, deployment.endpoint, deployment.name)
     _instances.drop(connection, *key)
-    _deployments.remove(connection, deployment)
+    deployment_rows.remove(connection, deployment)
 
 
 def _keys_of(endpoint: Endpoint) -> tuple[Any, ...]:

@@ -38,23 +38,36 @@ class AuthMode(str, Enum):
     AAD_TOKEN = "aad_token"
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """`document` is its file as it was accepted; `traffic` and `mirror_traffic` are percentages by
-    the name of a deployment. `message` says why it failed.
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """What endpoints and deployments of every kind have; `document` is the file as it was accepted,
+    with assets pinned.
     """
 
     workspace: str
     name: str
     owner: str
     document: Mapping[str, Any]
+    created_at: datetime
+    changed_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredDeployment(Stored):
+    endpoint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint(Stored):
+    """`traffic` and `mirror_traffic` are percentages by the name of a deployment. `message` says
+    why it failed.
+    """
+
     auth_mode: AuthMode
     traffic: Mapping[str, int]
     mirror_traffic: Mapping[str, int]
     state: ProvisioningState
     message: str
-    created_at: datetime
-    changed_at: datetime
 
 
 @dataclass(frozen=True)
@@ -68,25 +81,17 @@ class EndpointKeys:
     token_secret: str = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Deployment:
-    """`document` is its file as it was accepted, with assets pinned: `spec/deployment_spec.py`
-    reads it. Each accepted change raises `revision`, which begins at 1.
+@dataclass(frozen=True, kw_only=True)
+class Deployment(StoredDeployment):
+    """Each accepted change raises `revision`, which begins at 1.
 
     `served_document` and `served_revision` are those that last became ready, empty and 0 before:
     what a failed update goes back to.
     """
 
-    workspace: str
-    endpoint: str
-    name: str
-    owner: str
-    document: Mapping[str, Any]
-    state: ProvisioningState
-    message: str
-    revision: int
-    created_at: datetime
-    changed_at: datetime
+    state: ProvisioningState = ProvisioningState.CREATING
+    message: str = ""
+    revision: int = 1
     served_document: Mapping[str, Any] = field(default_factory=dict)
     served_revision: int = 0
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
+from torchyard.environments.assembly import Environments
 from torchyard.environments.packages.requirements import package_name
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
 
 SERVER = "azureml-inference-server-http"

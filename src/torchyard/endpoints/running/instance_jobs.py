@@ -23,7 +23,7 @@ from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import FileServices, Services
-from torchyard.jobs.spec.services import INHERITED
+from torchyard.jobs.spec.interactive_services import INHERITED
 from torchyard.workspaces.types import Identity, TokenKind
 
 EXPERIMENT = "online-endpoints"

@@ -20,7 +20,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import State
 
 from torchyard.base.errors import DatabaseUnreachable, TorchyardError
-from torchyard.endpoints.records import collected_data, counts, signals, store
+from torchyard.endpoints.records import collected_data, counts, news, store
 from torchyard.endpoints.records.types import (
     Deployment,
     Endpoint,
@@ -106,11 +106,11 @@ class Keeper:
             self._router.leave()
 
     def _wake(self) -> None:
-        self._services.signals.notify(signals.ENDPOINTS)
+        self._services.signals.notify(news.ENDPOINTS)
 
     async def _run(self) -> None:
         while True:
-            seen = self._services.signals.count(signals.ENDPOINTS)
+            seen = self._services.signals.count(news.ENDPOINTS)
             pause_s = _IDLE_S
             try:
                 pause_s = await self.round()
@@ -119,7 +119,7 @@ class Keeper:
             except Exception:
                 _log.exception("a round over online endpoints failed")
             await asyncio.sleep(0.02)
-            await self._services.signals.wait(signals.ENDPOINTS, seen, pause_s)
+            await self._services.signals.wait(news.ENDPOINTS, seen, pause_s)
 
     async def round(self) -> float:
         """Look at every endpoint once; returns how long the next round may wait, in seconds."""

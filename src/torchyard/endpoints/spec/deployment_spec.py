@@ -75,8 +75,8 @@ class CodeConfiguration:
 
 
 @dataclass(frozen=True)
-class DeploymentSpec:
-    """`environment` is None where the model brings it. `notices` say what has no effect here."""
+class AnyDeploymentSpec:
+    """What deployments of either kind have; `environment` is None where the model brings it."""
 
     name: str
     endpoint_name: str
@@ -84,6 +84,15 @@ class DeploymentSpec:
     code: CodeConfiguration | None = None
     environment: str | Mapping[str, Any] | None = None
     environment_variables: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DeploymentSpec(AnyDeploymentSpec):
+    """`notices` say what has no effect here."""
+
     instance_type: str = ""
     instance_count: int = 1
     request_settings: RequestSettings = _REQUESTS
@@ -92,9 +101,6 @@ class DeploymentSpec:
     scale_settings: ScaleSettings = _SCALE
     data_collector: DataCollector | None = None
     own_settings: OwnSettings = _OWN
-    description: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    properties: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
 
@@ -228,6 +234,21 @@ class DeploymentFile(File):
     def _server(self) -> None:
         inference_config.refuse_other_servers(self.environment, self.code_configuration is not None)
 
+    @property
+    def of_any(self) -> dict[str, Any]:
+        """The values of `AnyDeploymentSpec`."""
+        return {
+            "name": self.name,
+            "endpoint_name": self.endpoint_name,
+            "model": self.model,
+            "code": self.code_configuration,
+            "environment": self.environment,
+            "environment_variables": self.environment_variables,
+            "description": self.description,
+            "tags": self.tags,
+            "properties": self.properties,
+        }
+
 
 class OnlineDeploymentFile(DeploymentFile):
     type: str = declared(
@@ -298,12 +319,7 @@ def read(document: Any) -> DeploymentSpec:
     file = OnlineDeploymentFile.read(written)
     collector = file.data_collector
     return DeploymentSpec(
-        name=file.name,
-        endpoint_name=file.endpoint_name,
-        model=file.model,
-        code=file.code_configuration,
-        environment=file.environment,
-        environment_variables=file.environment_variables,
+        **file.of_any,
         instance_type=file.instance_type,
         instance_count=file.instance_count,
         request_settings=file.request_settings,
@@ -312,8 +328,5 @@ def read(document: Any) -> DeploymentSpec:
         scale_settings=file.scale_settings,
         data_collector=None if collector is None else collector.collector,
         own_settings=file.torchyard,
-        description=file.description,
-        tags=file.tags,
-        properties=file.properties,
         notices=file.notices,
     )

@@ -1,7 +1,7 @@
 """Which CUDA the torch and the torchaudio of a folder are built for.
 
 Owns: reading it from the modules that their wheels write at their build.
-Leaves: what a lock says of it to labels.py.
+Leaves: what a lock says of it to version_labels.py.
 Always: nothing is imported or run; a file that says nothing gives None.
 """
 

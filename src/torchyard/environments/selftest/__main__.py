@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
 
-from torchyard.environments import contents, labels
+from torchyard.environments import contents, version_labels
 from torchyard.environments.names import components, curated_environments
 from torchyard.environments.names.components import EnvironmentComponent, TestRun
 from torchyard.environments.names.curated_environments import Curated
@@ -45,7 +45,7 @@ def run_tests(
     python = folder / "bin" / "python"
     on_disk = running.distributions(python, os.environ)
     answer = running.answer(python, [name for name, _ in curated.variables], os.environ)
-    label = labels.of_curated(curated, platform.machine().lower())
+    label = version_labels.of_curated(curated, platform.machine().lower())
     pairs, faults = running.pairs(python, os.environ)
     promised = components.components_of(curated) if components.promises(curated) else ()
     hardware = running.hardware(python, os.environ)
@@ -77,7 +77,7 @@ def run_tests(
         # Without what the label leaves out: the pip that comes with Python.
         distributions=sum(name in label.packages for name in on_disk),
         modules=sum(len(entry["modules"]) for entry in on_disk.values()),
-        differences=(*labels.differences(label, answer), *running.missing_modules(on_disk)),
+        differences=(*version_labels.differences(label, answer), *running.missing_modules(on_disk)),
         steps={
             entry.component.name: steps[entry.component.name]
             for entry in there

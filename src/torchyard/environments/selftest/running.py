@@ -1,8 +1,8 @@
 """Run the tests of a curated environment in a build of it.
 
 Owns: the processes that do the steps and ask the environment, what hardware this is.
-Leaves: building to contents.py, the steps to in_environment/, the label to labels.py, recording to
-__main__.py.
+Leaves: building to contents.py, the steps to in_environment/, the label to version_labels.py,
+recording to __main__.py.
 Always: each step is a process of its own in an empty folder with a time limit; of the caller's
 variables it gets those that find programs and devices, and none of Python's.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import BuildFailed
-from torchyard.environments import labels
-from torchyard.environments.labels import Answer
+from torchyard.environments import version_labels
 from torchyard.environments.names.components import EnvironmentComponent, StepResult
+from torchyard.environments.version_labels import Answer
 from torchyard.shared.plurals import plural
 
 _PROGRAMS = Path(__file__).parent / "in_environment"
@@ -141,7 +141,7 @@ def answer(python: Path, names: Sequence[str], variables: Mapping[str, str]) -> 
     """
     # The last line: packages print as they are imported.
     printed = _printed(python, "answer.py", variables, names).strip().splitlines()[-1]
-    return labels.read_answer(json.loads(printed))
+    return version_labels.read_answer(json.loads(printed))
 
 
 def missing_modules(on_disk: Mapping[str, Any]) -> list[str]:

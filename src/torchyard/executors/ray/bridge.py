@@ -163,6 +163,8 @@ class Bridge:
 
     def _opened(self, wait_s: float) -> Running:
         with self._lock:
+            if self._closed:
+                raise self._unreachable("is not asked any more: the server is shutting down")
             process = self._process
             if process is not None and process.poll() is None:
                 return process
@@ -180,7 +182,7 @@ class Bridge:
             return process
         if self._error is not None:
             raise EngineUnreachable(self._error.message, self._error.hint)
-        raise self._unreachable(f"is not ready yet: {self._stage}")
+        raise self._unreachable(f"is not ready yet: {self._stage}", "try again in a moment")
 
     def _note_timeout(self, process: Running) -> None:
         self._timeouts += 1
@@ -363,7 +365,8 @@ class Bridge:
         return self._unreachable(f"can't be used{reason}", f"the log is {self._log}")
 
     def _unreachable(self, fault: str, hint: str = "") -> EngineUnreachable:
-        return EngineUnreachable(f"the Ray cluster at `{self._cluster.address}` {fault}", hint)
+        message = f"the Ray cluster at `{self._cluster.address}` {fault}"
+        return EngineUnreachable(message, hint or f"see `ray status` there; the log is {self._log}")
 
 
 def _end(process: Running) -> None:

@@ -26,6 +26,7 @@ import ipaddress
 import json
 import os
 import platform
+import queue
 import shutil
 import signal
 import socket
@@ -37,10 +38,10 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 _PREFIX = "torchyard"
-# As labels.py has them.
+# As node_labels.py has them.
 OWNER, MACHINE = "torchyard-owner", "torchyard-machine"
 _RPC_S = 4
 # An actor that can't be reached for so long is lost, even if its node is thought alive.
@@ -352,8 +353,7 @@ class Bridge:
                     probe.connect(name)
                 except (ConnectionRefusedError, FileNotFoundError):
                     print("the raylet of this driver has ended", file=sys.stderr, flush=True)
-                    shutil.rmtree(self._folder, ignore_errors=True)
-                    os._exit(1)
+                    _give_up(self._folder)
                 except OSError:
                     pass  # it has too much to do
             time.sleep(_LOOK_EVERY_S)
@@ -990,21 +990,40 @@ def _open(lines: Lines, cluster: dict[str, Any], folder: str) -> Bridge | None:
         return None
 
 
+def _receive(requests: queue.SimpleQueue[str], is_open: threading.Event, folder: str) -> None:
+    """Pass requests on, and an empty line at their end; end this process if it never got through
+    to the cluster by then.
+    """
+    for line in sys.stdin:
+        requests.put(line)
+    if not is_open.is_set():
+        _give_up(folder)
+    requests.put("")
+
+
+def _give_up(folder: str) -> NoReturn:
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
 def main() -> None:
     """Ends when its standard input does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines = Lines()
     cluster = json.loads(sys.stdin.readline())
     folder = make_private(cluster.pop("token"))
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    is_open = threading.Event()
+    threading.Thread(target=_receive, args=(requests, is_open, folder), daemon=True).start()
     bridge = _open(lines, cluster, folder)
     if bridge is None:
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
+        _give_up(folder)
+    is_open.set()
     threading.Thread(target=bridge.end_with_raylet, daemon=True).start()
     kinds = ("launch", "status", "describe", "stop", "forget")
     handlers = {kind: getattr(bridge, kind) for kind in kinds}
     threads = ThreadPoolExecutor(8)
-    for line in sys.stdin:
+    for line in iter(requests.get, ""):
         request = json.loads(line)
         threads.submit(_answer, lines, request, handlers[request["do"]])
     bridge.close()

@@ -25,7 +25,7 @@ from torchyard.executors.executor import (
     Status,
 )
 from torchyard.executors.launch_files import LaunchFiles
-from torchyard.executors.ray import engine_programs, heads, labels
+from torchyard.executors.ray import engine_programs, head_nodes, node_labels
 from torchyard.executors.ray.bridge import Bridge, ClusterAddress
 from torchyard.executors.ray.cluster import Cluster
 from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
@@ -72,9 +72,11 @@ class RayEngine:
         self._bootstrap = bootstrap
         self._programs = engine_programs.of_server(home, runner)
         self._environments = RayEnvironments(home, uv or find_uv(), environ, self._programs)
-        self._heads = heads.of_server(home, environ, runner)
+        self._heads = head_nodes.of_server(home, environ, runner)
         self._lock = threading.Lock()
         self._clusters: dict[ClusterAddress, Cluster] = {}
+        self._kills: list[threading.Timer] = []
+        self._is_closed = False
 
     def launch(self, plan: LaunchPlan) -> Handle:
         cluster = self._cluster(plan.engine_settings)
@@ -115,7 +117,10 @@ class RayEngine:
         cluster.stop(attempt, signal.SIGTERM)
         later = threading.Timer(grace_s, self._kill, args=(handle,))
         later.daemon = True
-        later.start()
+        with self._lock:
+            if not self._is_closed:
+                later.start()
+                self._kills = [*(kill for kill in self._kills if kill.is_alive()), later]
 
     def _kill(self, handle: Handle) -> None:
         try:
@@ -149,7 +154,10 @@ class RayEngine:
 
     def close(self) -> None:
         with self._lock:
+            self._is_closed = True
             clusters, self._clusters = list(self._clusters.values()), {}
+        for kill in self._kills:
+            kill.cancel()
         for cluster in clusters:
             cluster.bridge.close()
 
@@ -157,6 +165,8 @@ class RayEngine:
         address = self._own_head(str(settings["head"])) if settings.get("head") else None
         address = address or self._attached(settings)
         with self._lock:
+            if self._is_closed:
+                raise EngineUnreachable("the server is shutting down", "start it again")
             if address not in self._clusters:
                 bridge = Bridge(
                     address,
@@ -240,7 +250,7 @@ def _labels(plan: LaunchPlan) -> dict[str, str]:
     written = RaySettings.of_cluster(settings).labels
     if not settings.get("head"):
         return written
-    return {**written, **labels.selector(plan.person, settings.get("drained") or ())}
+    return {**written, **node_labels.selector(plan.person, settings.get("drained") or ())}
 
 
 def _address(settings: Mapping[str, Any]) -> ClusterAddress:
@@ -324,7 +334,7 @@ def _of_other_labels(waiting: Mapping[str, Any], is_own_head: bool) -> str:
         return ""
     if not is_own_head:
         return f", not counting {count} without the labels that the cluster asks for"
-    of_others = waiting.get("unmet_labels", {}).get(labels.OWNER, 0)
+    of_others = waiting.get("unmet_labels", {}).get(node_labels.OWNER, 0)
     parts = []
     if of_others:
         parts.append(
@@ -351,7 +361,7 @@ def _engine_node(node: Mapping[str, Any]) -> EngineNode:
     state = "draining" if node["draining"] else "running" if is_used else "idle"
     return EngineNode(
         # As `yard node list` has it.
-        name=node["labels"].get(labels.MACHINE) or node["host"] or node["address"],
+        name=node["labels"].get(node_labels.MACHINE) or node["host"] or node["address"],
         address=node["address"],
         state=state,
         cpus=int(total.get("CPU", 0)),

@@ -1,7 +1,8 @@
 """Ray's programs as the engine user, through the runner.
 
 Owns: starting uv, a bridge and a head there, and ending them.
-Leaves: the account to runner/, what they are told to bridge.py, heads.py and ray_environment.py.
+Leaves: the account to runner/, what they are told to bridge.py, head_nodes.py and
+ray_environment.py.
 Always: nothing of Ray runs as the server's user then, which opens no file of theirs either; of the
 server's variables they get those that uv and Ray read.
 """

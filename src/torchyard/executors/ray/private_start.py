@@ -4,7 +4,7 @@ Reads one line of JSON from standard input: `folder`, where the place is; `token
 `words`, of the program, with `{sessions}` for Ray's sessions.
 
 Owns: the folder that holds the token and Ray's sessions, closed to everybody else.
-Leaves: what the program is to heads.py.
+Leaves: what the program is to head_nodes.py.
 Always: Ray opens its folder of sessions to everybody, whatever the umask, so one above it is
 closed; the paths of sockets below it fit into 107 characters; nothing is put into a folder that
 somebody else could have made. Standard library only, Python 3.9 and later.

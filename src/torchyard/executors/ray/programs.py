@@ -1,8 +1,8 @@
 """As whom Ray's programs run: this process's own user, or with a runner its engine user.
 
 Owns: what both ways offer, the way of an own user.
-Leaves: the engine user to engine_programs.py, what programs are told to bridge.py, heads.py and
-ray_environment.py.
+Leaves: the engine user to engine_programs.py, what programs are told to bridge.py, head_nodes.py
+and ray_environment.py.
 Always: a program that is not to outlive the server ends with it; travels to hosts that join, with
 the standard library alone.
 """

@@ -9,6 +9,8 @@ Always: a cluster either names a head that exists, or asks for one of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from torchyard.base.documents.checks import At, Truth
 from torchyard.base.documents.models import declared, rule
@@ -35,6 +37,10 @@ def _address(key: str, value: str, at: At) -> None:
 
 
 class RaySettings(NodeSettings):
+    # `head` is what the server says of a head that it has started.
+    cluster_keys: ClassVar[Sequence[str]] = ("address", "head")
+    server_files: ClassVar[Mapping[str, str]] = {"token_file": "the cluster's token"}
+
     address: str = declared(
         "", "host and port of a head that exists", Setting("10.0.0.5:6379", _address)
     )

@@ -78,6 +78,7 @@ class SlurmEngine:
         self._launches = launches
         self._server = server
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         # By the path of slurm.conf.
         self._clusters: dict[str, tuple[Slurm, Poll]] = {}
         self._partitions: dict[SlurmSettings, tuple[float, dict[str, str]]] = {}
@@ -178,12 +179,15 @@ class SlurmEngine:
 
     def close(self) -> None:
         with self._lock:
+            self._closed.set()
             clusters, self._clusters = self._clusters, {}
         for _, poll in clusters.values():
             poll.close()
 
     def _cluster(self, config: str) -> tuple[Slurm, Poll]:
         with self._lock:
+            if self._closed.is_set():
+                raise EngineUnreachable("the server is shutting down", "start it again")
             if config not in self._clusters:
                 slurm = Slurm(self._environ, config)
                 self._clusters[config] = (slurm, Poll(slurm))
@@ -294,9 +298,8 @@ class SlurmEngine:
         deadline = time.monotonic() + grace_s
         with suppress(EngineUnreachable, EngineRefused):
             while time.monotonic() < deadline:
-                if self._state(body) in job_states.OVER:
+                if self._state(body) in job_states.OVER or self._closed.wait(_KILL_POLL_S):
                     return
-                time.sleep(_KILL_POLL_S)
             slurm.cancel(int(body["job"]), name, "KILL")
             slurm.cancel(int(body["job"]), name)
 

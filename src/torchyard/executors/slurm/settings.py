@@ -10,6 +10,7 @@ for another option or for a file.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from torchyard.base.documents.checks import At, Truth
@@ -39,6 +40,8 @@ class SlurmSettings(NodeSettings):
     """Empty texts leave the choice to Slurm."""
 
     runs_as_server: ClassVar[bool] = True
+    cluster_keys: ClassVar[Sequence[str]] = ("config",)
+    server_files: ClassVar[Mapping[str, str]] = {"config": "Slurm's configuration"}
 
     partition: str = declared("", "as of sbatch", Setting("gpu"))
     account: str = declared("", "as of sbatch", Setting("vision"))

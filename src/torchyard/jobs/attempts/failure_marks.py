@@ -54,7 +54,7 @@ def mark(
         running = [attempt for attempt in tries if attempt.ended_at is None]
         error = error or (reported(running[-1]) if running else None) or _NO_REASON
         error = replace(error, details={**error.details, _REPORTED: True})
-        values: AttemptColumns = job_masking.masked(job, {"error": vars(error)})
+        values: AttemptColumns = {"error": job_masking.masked(job, vars(error))}
         if running:
             if stop:
                 values |= {"order": actions.STOP, "order_reason": MARKED_FAILED}

@@ -22,7 +22,7 @@ from torchyard.base.home import handed_sockets
 from torchyard.compute import actions as computes
 from torchyard.compute import machines
 from torchyard.compute.types import Compute
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.cluster_settings import preemption_grace_s
 from torchyard.executors.machine import Machine
@@ -35,6 +35,7 @@ from torchyard.jobs.records.types import Attempt, CommandJob, Job
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import (
     elastic,
+    interactive_services,
     interception,
     limit_properties,
     own_properties,
@@ -42,9 +43,8 @@ from torchyard.jobs.spec import (
     system_metrics,
     watch_properties,
 )
-from torchyard.jobs.spec import services as job_services
 from torchyard.jobs.spec.inputs import RW_MOUNT, Output
-from torchyard.jobs.spec.services import Service
+from torchyard.jobs.spec.interactive_services import Service
 from torchyard.shared.plan import LOCAL, InputPlan, LaunchPlan, OutputPlan, ServicePlan
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import quotas
@@ -147,7 +147,7 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         limits=limit_properties.plan(job.properties, workspace, job.processes_per_node),
         services=_service_plans(services, attempt, spec.services),
         services_environment=_layer_folder(connection, services.environments, job),
-        hold_s=job_services.hold_s(spec.properties),
+        hold_s=interactive_services.hold_s(spec.properties),
         system_metrics_s=system_metrics.interval_s(spec.properties),
         intercepts_saves=interception.is_intercepted(spec.properties),
         **vars(node_settings),
@@ -225,10 +225,10 @@ def _service_plans(
 
 def _layer_folder(connection: Connection, environments: Environments, job: CommandJob) -> str:
     """The folder of the environment beside the job's own; empty where none is needed, or built."""
-    if not job_services.needs_layer(job.spec.services):
+    if not interactive_services.needs_layer(job.spec.services):
         return ""
     environment = environment_from_json(store.environment_of(connection, job.id))
-    layer = job_services.layer(environments.folders.python_of(environment))
+    layer = interactive_services.layer(environments.folders.python_of(environment))
     folder = environments.folders.find(environments.resolver.resolve(layer))
     return "" if folder is None else str(folder)
 

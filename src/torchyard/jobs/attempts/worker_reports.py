@@ -1,7 +1,7 @@
 """Act on what workers report.
 
 Owns: the rendezvous of nodes, stop requests, workers that have died.
-Leaves: what events of nodes change to node_reports.py, starting attempts to http/scheduler.py,
+Leaves: what events of nodes change to node_reports.py, starting attempts to scheduler.py,
 ending them to endings.py, the worker's files and history to their routes.
 Always: a repeated report changes nothing; an attempt may be deleted with its job between any two
 requests of its workers, and while one waits.

@@ -7,16 +7,32 @@ Always: a job without code has no files; a response is bounded by the size of he
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from torchyard.assets import served_files
+from torchyard.assets.served_files import Preview
 from torchyard.base.blobs import Blobs, SnapshotFile
 from torchyard.base.errors import NotFound, did_you_mean
 from torchyard.jobs.files import text_diff
+from torchyard.jobs.files.text_diff import Hunk
 from torchyard.jobs.records.types import Job, parse_job
 
 _PREFIX = "snapshot:"
 _MOST_LINES = 10_000
+
+
+class CodeChange(TypedDict):
+    path: str
+    change: Literal["added", "removed", "changed"]
+
+
+class FileDiff(TypedDict):
+    """`hunks` of changed lines, none of a binary file; `whole` unless only heads were compared."""
+
+    hunks: list[Hunk]
+    whole: bool
 
 
 def files_of(blobs: Blobs, job: Job) -> tuple[SnapshotFile, ...]:
@@ -30,7 +46,7 @@ def files_of(blobs: Blobs, job: Job) -> tuple[SnapshotFile, ...]:
     return blobs.snapshot(code.removeprefix(_PREFIX)).files
 
 
-def preview(blobs: Blobs, job: Job, path: str) -> dict[str, Any]:
+def preview(blobs: Blobs, job: Job, path: str) -> Preview:
     """The head of one file, see assets/served_files.py.
 
     Raises:
@@ -45,21 +61,25 @@ def preview(blobs: Blobs, job: Job, path: str) -> dict[str, Any]:
     return served_files.preview(blobs.path(by_path[path].sha256), path)
 
 
-def changes(blobs: Blobs, old: Job, new: Job) -> list[tuple[str, str]]:
-    """(path, `added`, `removed` or `changed`) of each file that differs, sorted."""
+def changes(blobs: Blobs, old: Job, new: Job) -> list[CodeChange]:
+    """Of each file that differs, sorted by path."""
     before, after = (
         {file.path: (file.sha256, file.mode) for file in files_of(blobs, job)} for job in (old, new)
     )
     differing = sorted(path for path in before | after if before.get(path) != after.get(path))
     return [
-        (path, "changed" if path in before and path in after else _only_in(path in after))
+        {
+            "path": path,
+            "change": (
+                "added" if path not in before else "removed" if path not in after else "changed"
+            ),
+        }
         for path in differing
     ]
 
 
-def file_diff(blobs: Blobs, old: Job, new: Job, path: str) -> dict[str, Any]:
-    """`hunks` of changed lines, none of a binary file; `whole` unless only heads were compared.
-
+def file_diff(blobs: Blobs, old: Job, new: Job, path: str) -> FileDiff:
+    """
     Raises:
         NotFound: neither job has the file.
     """
@@ -81,11 +101,7 @@ def file_diff(blobs: Blobs, old: Job, new: Job, path: str) -> dict[str, Any]:
     lines = [text.split("\n") for text in (before, after)]
     is_whole = is_whole and all(len(each) <= _MOST_LINES for each in lines)
     parts = text_diff.hunks(*(_without_end(each)[:_MOST_LINES] for each in lines))
-    return {"hunks": [vars(part) for part in parts], "whole": is_whole}
-
-
-def _only_in(is_new: bool) -> str:
-    return "added" if is_new else "removed"
+    return {"hunks": parts, "whole": is_whole}
 
 
 def _without_end(lines: list[str]) -> list[str]:

@@ -31,8 +31,7 @@ def to_json(services: FileServices, job: Job) -> dict[str, Any]:
     spec = _pinned(services.db, job)
     body = {"ref": spec.ref, "spec": spec.to_json()}
     body |= environments_json.build_json(services.environments, spec)
-    masked: dict[str, Any] = job_masking.masked(job, body)
-    return masked
+    return job_masking.masked(job, body)
 
 
 def export(services: FileServices, job: Job, form: str) -> dict[str, Any]:
@@ -56,8 +55,7 @@ def export(services: FileServices, job: Job, form: str) -> dict[str, Any]:
     else:
         name = spec.ref or job.name
         body = copying.export_spec(services.environments, spec, form, name)
-    masked: dict[str, Any] = job_masking.masked(job, body)
-    return masked
+    return job_masking.masked(job, body)
 
 
 def reference_or_definition(db: Database, job: Job) -> str | dict[str, Any]:
@@ -75,8 +73,7 @@ def reference_or_definition(db: Database, job: Job) -> str | dict[str, Any]:
     written = job.document.get("environment")
     if not isinstance(written, Mapping):
         return str(written or "")
-    masked: dict[str, Any] = job_masking.masked(job, dict(written))
-    return masked
+    return job_masking.masked(job, dict(written))
 
 
 def named_by(services: RecordServices, workspace: str, job: str) -> str | dict[str, Any]:

@@ -11,13 +11,14 @@ Source: E. Myers, An O(ND) Difference Algorithm and Its Variations, Algorithmica
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 MOST_CHANGES = 400
 _CONTEXT = 3
 
-Line = tuple[str, str]
-"""A sign, one of ` `, `-` and `+`, and the line's text."""
+Line = tuple[Literal[" ", "-", "+"], str]
+"""A sign and the line's text."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Hunk:
 
     old_start: int
     new_start: int
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Line]
 
 
 def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
@@ -43,7 +44,7 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
     for index, (sign, text) in enumerate(lines):
         if index in context:
             if not is_open:
-                parts.append(Hunk(old_number, new_number))
+                parts.append(Hunk(old_number, new_number, []))
             parts[-1].lines.append((sign, text))
         is_open = index in context
         old_number += sign != "+"
@@ -60,8 +61,10 @@ def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Line]:
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
         end += 1
     middle = _shortest(old[start : len(old) - end], new[start : len(new) - end])
-    same = [(" ", text) for text in old[:start]]
-    return same + middle + [(" ", text) for text in old[len(old) - end :]]
+    lines: list[Line] = [(" ", text) for text in old[:start]]
+    lines += middle
+    lines.extend((" ", text) for text in old[len(old) - end :])
+    return lines
 
 
 def _shortest(old: Sequence[str], new: Sequence[str]) -> list[Line]:
@@ -77,7 +80,9 @@ def _shortest(old: Sequence[str], new: Sequence[str]) -> list[Line]:
             reached[k] = x
             if x >= len(old) and x - k >= len(new):
                 return _walk_back(old, new, rounds)
-    return [("-", text) for text in old] + [("+", text) for text in new]
+    removed: list[Line] = [("-", text) for text in old]
+    added: list[Line] = [("+", text) for text in new]
+    return removed + added
 
 
 def _begin(reached: dict[int, int], k: int, changes: int) -> int:

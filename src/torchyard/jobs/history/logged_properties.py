@@ -26,6 +26,6 @@ def add(connection: Connection, job_id: int, properties: Mapping[str, str]) -> d
     }
     added = {key: value for key, value in new.items() if key not in refused}
     if added:
-        values = {"properties": {**added, **job.properties}}
-        store.change_job(connection, job_id, **job_masking.masked(job, values))
+        merged = job_masking.masked(job, {**added, **job.properties})
+        store.change_job(connection, job_id, properties=merged)
     return refused

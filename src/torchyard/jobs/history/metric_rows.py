@@ -26,6 +26,7 @@ from sqlalchemy import (
     func,
     select,
 )
+from typing_extensions import TypedDict
 
 from torchyard.base.db import Instant, insert_new, metadata
 from torchyard.base.errors import InvalidInput
@@ -105,14 +106,13 @@ def of_job(connection: Connection, job_id: int, key: str = "") -> list[Row]:
     ]
 
 
-@dataclass(frozen=True)
-class LoggedTable:
+class MetricTable(TypedDict):
     """The first `rows` of one key, each a value by column, of `count` in all."""
 
     key: str
     count: int
-    columns: tuple[str, ...]
-    rows: tuple[dict[str, Any], ...]
+    columns: list[str]
+    rows: list[dict[str, Any]]
 
 
 def counts(connection: Connection, job_id: int) -> dict[str, int]:
@@ -128,9 +128,9 @@ def counts(connection: Connection, job_id: int) -> dict[str, int]:
 
 def tables(
     connection: Connection, job_id: int, most_tables: int, most_rows: int
-) -> list[LoggedTable]:
+) -> list[MetricTable]:
     """The tables, lists and rows that SDK v1's `log_table`, `log_list` and `log_row` logged."""
-    logged_tables = []
+    logged_tables: list[MetricTable] = []
     for key, count in list(counts(connection, job_id).items())[:most_tables]:
         query = (
             select(metric_rows.c["values"])
@@ -138,9 +138,9 @@ def tables(
             .order_by(metric_rows.c.at, metric_rows.c.number)
             .limit(most_rows)
         )
-        rows = tuple(connection.execute(query).scalars())
-        columns = dict.fromkeys(name for row in rows for name in row)
-        logged_tables.append(LoggedTable(key, count, tuple(columns), rows))
+        rows = list(connection.execute(query).scalars())
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        logged_tables.append({"key": key, "count": count, "columns": columns, "rows": rows})
     return logged_tables
 
 

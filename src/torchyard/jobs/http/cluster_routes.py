@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fastapi import APIRouter
+from typing_extensions import TypedDict
 
 from torchyard.base.clock import from_text, to_text
 from torchyard.base.errors import InvalidInput
@@ -13,6 +14,8 @@ from torchyard.compute import actions as computes
 from torchyard.compute.machine_routes import HeadsOf
 from torchyard.executors.executor import EngineNode
 from torchyard.jobs.scheduling import clusters, node_hours
+from torchyard.jobs.scheduling.clusters import ClusterNode, WaitingJob
+from torchyard.jobs.scheduling.node_hours import PersonHours
 from torchyard.jobs.services import ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
@@ -26,18 +29,38 @@ router = APIRouter(
 )
 
 
+class ClusterNodes(TypedDict):
+    value: list[ClusterNode]
+    waiting: list[WaitingJob]
+    waiting_count: int
+    machines: list[EngineNode]
+
+
+class PeopleHours(TypedDict):
+    since: str
+    until: str
+    value: list[PersonHours]
+
+
+class Engine(TypedDict):
+    engine: str
+    version: str
+    python: str
+    most_nodes: int
+    notices: tuple[str, ...]
+    server_urls: list[str]
+    machines: tuple[EngineNode, ...]
+
+
 @router.get("/nodes")
 @needs(Permission.READ)
-def nodes(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def nodes(services: ServicesOf, workspace: str, name: str) -> ClusterNodes:
     waiting, count = clusters.waiting_at(services, workspace, name)
     return {
-        "value": [
-            {**vars(node), "since": to_text(node.since), "made_at": to_text(node.made_at)}
-            for node in clusters.nodes(services.db, workspace, name)
-        ],
-        "waiting": [{**vars(job), "since": to_text(job.since)} for job in waiting],
+        "value": clusters.nodes(services.db, workspace, name),
+        "waiting": waiting,
         "waiting_count": count,
-        "machines": [_machine(node) for node in clusters.machines(services, workspace, name)],
+        "machines": clusters.machines(services, workspace, name),
     }
 
 
@@ -45,21 +68,17 @@ def nodes(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
 @needs(Permission.READ)
 def people(
     services: ServicesOf, workspace: str, name: str, since: str = "", until: str = ""
-) -> dict[str, Any]:
+) -> PeopleHours:
     """Node-hours by person; of the last 30 days unless a period is given."""
     end = _moment("until", until) or services.clock.now()
     start = _moment("since", since) or end - _PERIOD
     hours = node_hours.by_person(services, workspace, name, start, end)
-    return {
-        "since": to_text(start),
-        "until": to_text(end),
-        "value": [dict(vars(person)) for person in hours],
-    }
+    return {"since": to_text(start), "until": to_text(end), "value": hours}
 
 
 @router.get("/engine")
 @needs(Permission.READ)
-def engine(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def engine(services: ServicesOf, workspace: str, name: str) -> Engine:
     view = clusters.engine_view(services, workspace, name)
     cluster = view.cluster
     return {
@@ -67,9 +86,9 @@ def engine(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
         "version": cluster.version,
         "python": cluster.python,
         "most_nodes": cluster.most_nodes,
-        "notices": list(cluster.notices),
+        "notices": cluster.notices,
         "server_urls": view.server_urls,
-        "machines": [_machine(node) for node in cluster.nodes],
+        "machines": cluster.nodes,
     }
 
 
@@ -82,10 +101,6 @@ def _moment(name: str, text: str) -> datetime | None:
         raise InvalidInput(
             f"`{name}` is not a time: `{text[:80]}`", "write it as 2026-01-31T12:00:00Z", at=[name]
         ) from error
-
-
-def _machine(node: EngineNode) -> dict[str, Any]:
-    return {**vars(node), "labels": dict(node.labels), "users": list(node.users)}
 
 
 @router.delete("")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
+from typing_extensions import TypedDict
 
 from torchyard.base.clock import to_text
 from torchyard.jobs.requests import runs
@@ -19,9 +18,22 @@ router = APIRouter(
 )
 
 
+class Experiment(TypedDict):
+    id: str
+    name: str
+    created_at: str
+    tags: dict[str, str]
+    job_count: int
+    last_job_at: str | None
+
+
+class Experiments(TypedDict):
+    value: list[Experiment]
+
+
 @router.get("")
 @needs(Permission.READ)
-def list_experiments(services: ServicesOf, workspace: str) -> dict[str, Any]:
+def list_experiments(services: ServicesOf, workspace: str) -> Experiments:
     counts = runs.job_counts(services.db, workspace)
     return {
         "value": [

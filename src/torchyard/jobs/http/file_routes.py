@@ -11,13 +11,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from typing_extensions import TypedDict
 
 from torchyard.assets import served_files
+from torchyard.assets.served_files import Preview
 from torchyard.base.bodies.file_responses import OpenFileResponse
 from torchyard.base.errors import InvalidInput
 from torchyard.base.files import Readable
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, job_code, job_environments, text_lines
+from torchyard.jobs.files.job_code import CodeChange, FileDiff
 from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -34,6 +37,37 @@ router = APIRouter(
 )
 
 
+class LogIndex(TypedDict):
+    size_bytes: int
+    read_bytes: int
+    lines: int
+    every: int
+    from_line: int
+    offsets: list[int]
+
+
+class LogHits(TypedDict):
+    lines: list[int]
+    offsets: list[int]
+    more: bool
+    from_line: int
+    from_byte: int
+
+
+class CodeFile(TypedDict):
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class CodeFiles(TypedDict):
+    value: list[CodeFile]
+
+
+class CodeChanges(TypedDict):
+    value: list[CodeChange]
+
+
 @router.get("/logs/index")
 @needs(Permission.READ)
 def log_index(
@@ -44,7 +78,7 @@ def log_index(
     every: Every = 500,
     from_line: Offset = 0,
     from_byte: Offset = 0,
-) -> dict[str, Any]:
+) -> LogIndex:
     """How many lines a file has, and where every so manieth begins.
 
     Args:
@@ -75,7 +109,7 @@ def search_log(
     limit: Hits = 1000,
     from_line: Offset = 0,
     from_byte: Offset = 0,
-) -> dict[str, Any]:
+) -> LogHits:
     """The numbers of the lines that hold a text, and their first bytes."""
     if not 0 < len(text) <= _LONGEST_TEXT or "\n" in text:
         raise InvalidInput(
@@ -96,7 +130,7 @@ def search_log(
 @needs(Permission.READ)
 def preview(
     services: ServicesOf, workspace: str, name: str, path: str, output: str = ""
-) -> dict[str, Any]:
+) -> Preview:
     """The head of a file: text, a table's first rows, or that it is an image or binary."""
     return served_files.preview(_file(services, workspace, name, path, output), path)
 
@@ -111,7 +145,7 @@ def image(
 
 @router.get("/code")
 @needs(Permission.READ)
-def code(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def code(services: ServicesOf, workspace: str, name: str) -> CodeFiles:
     """The files of the snapshot that the job runs with."""
     snapshot_files = job_code.files_of(
         services.blobs.of(workspace), actions.get(services, workspace, name)
@@ -126,7 +160,7 @@ def code(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
 
 @router.get("/code/file")
 @needs(Permission.READ)
-def code_file(services: ServicesOf, workspace: str, name: str, path: str) -> dict[str, Any]:
+def code_file(services: ServicesOf, workspace: str, name: str, path: str) -> Preview:
     """The head of a file of the snapshot, as `preview` gives it of an output."""
     return job_code.preview(
         services.blobs.of(workspace), actions.get(services, workspace, name), path
@@ -135,18 +169,17 @@ def code_file(services: ServicesOf, workspace: str, name: str, path: str) -> dic
 
 @router.get("/code/diff")
 @needs(Permission.READ)
-def code_diff(services: ServicesOf, workspace: str, name: str, other: str) -> dict[str, Any]:
+def code_diff(services: ServicesOf, workspace: str, name: str, other: str) -> CodeChanges:
     """Which files differ from those of another job, of which `name` is taken to be the newer."""
     new, old = (actions.get(services, workspace, each) for each in (name, other))
-    changes = job_code.changes(services.blobs.of(workspace), old, new)
-    return {"value": [{"path": path, "change": change} for path, change in changes]}
+    return {"value": job_code.changes(services.blobs.of(workspace), old, new)}
 
 
 @router.get("/code/diff/file")
 @needs(Permission.READ)
 def code_file_diff(
     services: ServicesOf, workspace: str, name: str, other: str, path: str
-) -> dict[str, Any]:
+) -> FileDiff:
     """The changed lines of one file; none for a binary one."""
     new, old = (actions.get(services, workspace, each) for each in (name, other))
     return job_code.file_diff(services.blobs.of(workspace), old, new, path)

@@ -8,23 +8,24 @@ Always: the size of a response is bounded by its request, or it is streamed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
+from typing_extensions import NotRequired, TypedDict
 
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, NotFound, did_you_mean
 from torchyard.jobs import actions
 from torchyard.jobs.history import chart_store, charts, exact_points, exports, metric_rows
 from torchyard.jobs.history.chart_store import By, Points, Sampled, Window
-from torchyard.jobs.history.charts import Chart, Line
+from torchyard.jobs.history.charts import Line
+from torchyard.jobs.history.metric_rows import MetricTable
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import ServicesOf
-from torchyard.shared.record_rules import INT64_MAX, INT64_MIN, number_json
+from torchyard.shared.record_rules import INT64_MAX, INT64_MIN, JsonNumber, number_json
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -44,17 +45,51 @@ Limit = Annotated[int | None, Query(ge=1)]
 router = APIRouter(prefix="/v1/workspaces/{workspace}", tags=["metrics"], route_class=GuardedRoute)
 
 
+class MetricSummary(TypedDict):
+    key: str
+    count: int
+    step: int
+    timestamp: int
+    value: JsonNumber
+    min: JsonNumber | None
+    max: JsonNumber | None
+
+
+class MetricSummaries(TypedDict):
+    value: list[MetricSummary]
+    tables: list[MetricTable]
+
+
+_Range = TypedDict("_Range", {"from": NotRequired[int], "to": NotRequired[int]})
+
+
+class Chart(_Range):
+    """Points where `exact`, else the least and the largest value of each column."""
+
+    job: NotRequired[str]
+    key: str
+    x: By
+    exact: bool
+    count: int
+    points: NotRequired[list[tuple[int, JsonNumber]]]
+    columns: NotRequired[list[tuple[int, JsonNumber, JsonNumber]]]
+
+
+class Charts(TypedDict):
+    value: list[Chart]
+
+
 @router.get("/jobs/{name}/metrics")
 @needs(Permission.READ)
 def summaries(
     services: ServicesOf, workspace: str, name: str, system: Sampled = "hidden"
-) -> dict[str, Any]:
+) -> MetricSummaries:
     job = actions.get(services, workspace, name)
     with services.db.read() as connection:
         metrics = chart_store.summaries(connection, job.id, system)
         tables = metric_rows.tables(connection, job.id, _MOST_TABLES, _MOST_ROWS)
     return {
-        "tables": job_masking.masked(job, [vars(table) for table in tables]),
+        "tables": job_masking.masked(job, tables),
         "value": [
             {
                 "key": metric.key,
@@ -81,12 +116,12 @@ def chart(
     x: By = "step",
     start: Start = None,
     end: End = None,
-) -> Response:
+) -> Chart:
     job = actions.get(services, workspace, name)
     drawn = _chart(services.db, job, key, Window(x, start, end), width)
     if drawn is None:
         raise _no_key(services.db, job, key)
-    return _json_response({"key": key, "x": x, **_chart_json(drawn)})
+    return _chart_json(key, x, drawn)
 
 
 @router.get("/metrics/chart")
@@ -100,7 +135,7 @@ def overlay(
     x: By = "step",
     start: Start = None,
     end: End = None,
-) -> Response:
+) -> Charts:
     series = len(job) * len(key)
     if series > _MOST_SERIES or series * width > _MOST_NUMBERS:
         raise InvalidInput(
@@ -109,13 +144,13 @@ def overlay(
         )
     jobs = [actions.get(services, workspace, name) for name in job]
     window = Window(x, start, end)
-    lines = [
-        {"job": charted.name, "key": metric, "x": x, **_chart_json(drawn)}
+    lines: list[Chart] = [
+        {"job": charted.name, **_chart_json(metric, x, drawn)}
         for charted in jobs
         for metric in key
         if (drawn := _chart(services.db, charted, metric, window, width)) is not None
     ]
-    return _json_response({"value": lines})
+    return {"value": lines}
 
 
 @router.get("/jobs/{name}/metrics/history")
@@ -200,7 +235,7 @@ def _series(
         yield key, exact_points.pieces(db, job.id, key, window)
 
 
-def _chart(db: Database, job: Job, key: str, window: Window, width: int) -> Chart | None:
+def _chart(db: Database, job: Job, key: str, window: Window, width: int) -> charts.Chart | None:
     with db.read() as connection:
         head = chart_store.head(connection, job.id, key)
         if head is None:
@@ -214,19 +249,17 @@ def _chart(db: Database, job: Job, key: str, window: Window, width: int) -> Char
         return charts.reduce(spans, read, tail, width, window.start, window.end)
 
 
-def _chart_json(chart: Chart) -> dict[str, Any]:
-    body: dict[str, Any] = {"exact": chart.exact, "count": chart.count}
-    if chart.count:
-        body |= {"from": chart.start, "to": chart.end}
-    if chart.exact:
-        return {**body, "points": [[x, number_json(value)] for x, value in chart.points]}
-    columns = [[x, number_json(low), number_json(high)] for x, low, high in chart.columns]
-    return {**body, "columns": columns}
-
-
-def _json_response(body: dict[str, Any]) -> Response:
-    """Plain JSON: FastAPI would check every number first."""
-    return Response(json.dumps(body, allow_nan=False), media_type="application/json")
+def _chart_json(key: str, by: By, drawn: charts.Chart) -> Chart:
+    body: Chart = {"key": key, "x": by, "exact": drawn.exact, "count": drawn.count}
+    if drawn.count:
+        body["from"], body["to"] = drawn.start, drawn.end
+    if drawn.exact:
+        body["points"] = [(x, number_json(value)) for x, value in drawn.points]
+    else:
+        body["columns"] = [
+            (x, number_json(low), number_json(high)) for x, low, high in drawn.columns
+        ]
+    return body
 
 
 def _keys_by_job(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from typing_extensions import TypedDict
 
 from torchyard.assets import served_files
 from torchyard.base import fields
@@ -15,8 +16,9 @@ from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts
+from torchyard.jobs.files.artifacts import Artifact
 from torchyard.jobs.owners import OwnJob
-from torchyard.jobs.requests import job_types, preflights, streams
+from torchyard.jobs.requests import answer_types, job_types, preflights, streams
 from torchyard.jobs.requests.job_queries import ListRequest, list_page
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.scheduling import preemption
@@ -32,6 +34,20 @@ router = APIRouter(
 )
 
 
+class JobFiles(TypedDict):
+    value: list[Artifact]
+
+
+class OutputFile(TypedDict):
+    output: str
+    path: str
+    size_bytes: int
+
+
+class OutputFiles(TypedDict):
+    value: list[OutputFile]
+
+
 @router.post("", status_code=201)
 @needs(Permission.WRITE)
 def create(
@@ -41,7 +57,7 @@ def create(
     request: Request,
     response: Response,
     document: Annotated[Any, Body()],
-) -> dict[str, Any]:
+) -> answer_types.SubmittedJob:
     mapping = fields.mapping(document, "the job")
     job, is_new = job_types.create(services, workspace, mapping, identity)
     audit.note_about(request.scope, job=job.name)
@@ -77,7 +93,7 @@ def list_jobs(
     before: str = "",
     limit: int = 50,
     type: str = "",
-) -> dict[str, Any]:
+) -> answer_types.JobPage:
     request = ListRequest(
         experiment_name,
         status,
@@ -100,13 +116,13 @@ def list_jobs(
 
 @router.get("/{name}")
 @needs(Permission.READ)
-def show(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def show(services: ServicesOf, workspace: str, name: str) -> answer_types.Job:
     return job_json(services, actions.get(services, workspace, name))
 
 
 @router.patch("/{name}")
 @needs(Permission.JOB)
-def update(services: ServicesOf, job: OwnJob, changes: Annotated[Any, Body()]) -> dict[str, Any]:
+def update(services: ServicesOf, job: OwnJob, changes: Annotated[Any, Body()]) -> answer_types.Job:
     if not isinstance(changes, dict):
         raise InvalidSpec("the changes must be a mapping")
     changed = actions.change(services, job, actions.read_changes(changes))
@@ -127,25 +143,25 @@ def document(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
 
 @router.post("/{name}/archive")
 @needs(Permission.JOB)
-def archive(services: ServicesOf, job: OwnJob) -> dict[str, Any]:
+def archive(services: ServicesOf, job: OwnJob) -> answer_types.Job:
     return job_json(services, actions.archive(services, job.workspace, job.name))
 
 
 @router.post("/{name}/restore")
 @needs(Permission.JOB)
-def restore(services: ServicesOf, job: OwnJob) -> dict[str, Any]:
+def restore(services: ServicesOf, job: OwnJob) -> answer_types.Job:
     return job_json(services, actions.archive(services, job.workspace, job.name, archived=False))
 
 
 @router.post("/{name}/cancel")
 @needs(Permission.JOB)
-def cancel(services: ServicesOf, job: OwnJob, now: bool = False) -> dict[str, Any]:
+def cancel(services: ServicesOf, job: OwnJob, now: bool = False) -> answer_types.Job:
     return job_json(services, actions.cancel(services, job.workspace, job.name, kill=now))
 
 
 @router.post("/{name}/preempt")
 @needs(Permission.JOB)
-def preempt(services: ServicesOf, job: OwnJob, identity: Person) -> dict[str, Any]:
+def preempt(services: ServicesOf, job: OwnJob, identity: Person) -> answer_types.Job:
     return job_json(services, preemption.preempt(services, job.workspace, job.name, identity.user))
 
 
@@ -166,9 +182,9 @@ async def stream(
 
 @router.get("/{name}/files")
 @needs(Permission.READ)
-def list_files(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def list_files(services: ServicesOf, workspace: str, name: str) -> JobFiles:
     job = actions.get(services, workspace, name)
-    return {"value": [dict(vars(file)) for file in artifacts.list_of(services, job)]}
+    return {"value": artifacts.list_of(services, job)}
 
 
 @router.get("/{name}/files/{path:path}")
@@ -180,11 +196,11 @@ def get_file(services: ServicesOf, workspace: str, name: str, path: str) -> Open
 
 @router.get("/{name}/outputs")
 @needs(Permission.READ)
-def list_outputs(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def list_outputs(services: ServicesOf, workspace: str, name: str) -> OutputFiles:
     job = actions.get(services, workspace, name)
     return {
         "value": [
-            {"output": output, **vars(file)}
+            {"output": output, "path": file.path, "size_bytes": file.size_bytes}
             for output, file in artifacts.list_outputs(services, job)
         ]
     }

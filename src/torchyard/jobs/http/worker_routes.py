@@ -21,8 +21,8 @@ from torchyard.jobs.attempts import node_reports, report_fields, worker_history,
 from torchyard.jobs.attempts.idle_time import IdleTime
 from torchyard.jobs.attempts.worker_reports import StopRequest
 from torchyard.jobs.files import artifacts, inputs, log_quota
-from torchyard.jobs.records.signals import Signals
 from torchyard.jobs.records.types import parse_job
+from torchyard.jobs.records.wakeups import Signals
 from torchyard.jobs.services import FileServices, ServicesOf
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission

@@ -55,8 +55,7 @@ def to_json(job: Job, message_id: str, page_url: str) -> dict[str, Any]:
             "url": page_of(job, page_url),
         },
     }
-    masked: dict[str, Any] = job_masking.masked(job, body)
-    return masked
+    return job_masking.masked(job, body)
 
 
 def subject(body: dict[str, Any]) -> str:

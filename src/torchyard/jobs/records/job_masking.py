@@ -8,7 +8,7 @@ document in the database is whole, because the next attempt needs it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from torchyard.base.db import Database
 from torchyard.base.documents import secret_variables
@@ -16,6 +16,8 @@ from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
 from torchyard.shared.masking import TOKENS, Masker
 from torchyard.workspaces.types import Identity, TokenKind
+
+_Body = TypeVar("_Body")
 
 
 def masker(job: Job) -> Masker:
@@ -32,6 +34,7 @@ def masker_of_script(db: Database, identity: Identity) -> Masker | None:
     return TOKENS if job is None else masker(job)
 
 
-def masked(job: Job, body: Any) -> Any:
+def masked(job: Job, body: _Body) -> _Body:
     """A part of an answer about the job, its secrets masked wherever they stand."""
-    return masker(job).json(body)
+    masked_body: _Body = masker(job).json(body)
+    return masked_body

@@ -2,7 +2,7 @@
 
 Owns: the one way to change a status, the timeline, what the end of an attempt gives back.
 Leaves: why it moves to jobs/actions.py, attempts/worker_reports.py, attempts/endings.py and
-http/scheduler.py.
+scheduler.py.
 Always: runs inside the caller's write transaction; a move that `MOVES` does not list is our own
 mistake and raises; a job that has ended stays as it is.
 """

@@ -27,6 +27,7 @@ from torchyard.jobs.records import experiment_store, job_masking
 from torchyard.jobs.records.job_candidates import Having
 from torchyard.jobs.records.types import COMMAND, RUN, Job, Status
 from torchyard.jobs.requests import job_search
+from torchyard.jobs.requests.answer_types import JobPage, JobRow, ListColumns
 from torchyard.jobs.requests.job_search import JobFilter, JobOrder, PageEnd
 from torchyard.jobs.requests.to_json import summary_json
 from torchyard.jobs.services import RecordServices, Services
@@ -77,7 +78,7 @@ class ListRequest:
     type: str = ""
 
 
-def list_page(services: Services, workspace: str, request: ListRequest) -> dict[str, Any]:
+def list_page(services: Services, workspace: str, request: ListRequest) -> JobPage:
     """A page as JSON; `next` is None on the last one.
 
     Raises:
@@ -96,12 +97,10 @@ def list_page(services: Services, workspace: str, request: ListRequest) -> dict[
         job_filter = _filter(services, connection, workspace, request)
         page = job_search.find_page(connection, job_filter, order, after, request.limit)
         cells = _cells(connection, page.jobs, columns)
-    rows = [{**summary_json(job), **cells[job.id]} for job in page.jobs]
+    rows: list[JobRow] = [{**summary_json(job), **cells[job.id]} for job in page.jobs]
     if _WAITING in request.columns:
-        rows = [
-            {**row, _WAITING: reason}
-            for row, reason in zip(rows, waiting_of(services, page.jobs), strict=True)
-        ]
+        for row, reason in zip(rows, waiting_of(services, page.jobs), strict=True):
+            row["waiting"] = reason
     return {"value": rows, "next": None if page.end is None else _token(page.end, order)}
 
 
@@ -257,14 +256,18 @@ def _check_key(group: str, key: str) -> None:
 
 def _cells(
     connection: Connection, jobs: Sequence[Job], columns: Mapping[str, list[str] | None]
-) -> dict[int, dict[str, Any]]:
+) -> dict[int, ListColumns]:
     """By job, the groups that are asked for with the values that the job has."""
-    cells: dict[int, dict[str, Any]] = {job.id: {group: {} for group in columns} for job in jobs}
-    ids = [job.id for job in jobs]
+    cells: dict[int, ListColumns] = {job.id: {} for job in jobs}
+    ids = list(cells)
     if "metrics" in columns:
+        for row in cells.values():
+            row["metrics"] = {}
         for point in history_store.latest_of(connection, ids, columns["metrics"]):
             cells[point.job_id]["metrics"][point.key] = number_json(point.value)
     if "params" in columns:
+        for row in cells.values():
+            row["params"] = {}
         for job_id, key, value in history_store.params_of(connection, ids, columns["params"]):
             cells[job_id]["params"][key] = value
     if "inputs" in columns:

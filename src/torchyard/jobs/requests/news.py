@@ -16,6 +16,7 @@ from torchyard.jobs.files import artifacts
 from torchyard.jobs.history import chart_store
 from torchyard.jobs.records import store
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests.answer_types import JobRow, ListColumns
 from torchyard.jobs.requests.job_queries import waiting_of
 from torchyard.jobs.requests.to_json import summary_json
 from torchyard.jobs.services import FileServices, RecordServices, Services
@@ -34,7 +35,7 @@ class Row:
     workspace: str
     name: str
     last_event: int
-    summary: dict[str, Any] | None
+    summary: JobRow | None
 
 
 @dataclass
@@ -121,5 +122,6 @@ def grown_logs(old: Progress, new: Progress) -> list[dict[str, Any]]:
 
 
 def _row(job: Job, last_event: int, waiting: str) -> Row:
-    summary = None if job.deleted else {**summary_json(job), "waiting": waiting}
-    return Row(job.id, job.workspace, job.name, last_event, summary)
+    columns: ListColumns = {"waiting": waiting}
+    summary: JobRow = {**summary_json(job), **columns}
+    return Row(job.id, job.workspace, job.name, last_event, None if job.deleted else summary)

@@ -27,7 +27,7 @@ from torchyard.compute.types import Compute
 from torchyard.data import actions as data
 from torchyard.data.types import Pinned
 from torchyard.environments import assets as environments
-from torchyard.environments.services import Environments
+from torchyard.environments.assembly import Environments
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.executors.engines import Engines
 from torchyard.executors.executor import EngineRefused, EngineUnreachable

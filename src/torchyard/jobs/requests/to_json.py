@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from torchyard.base.clock import to_text
 from torchyard.base.documents import secret_variables
@@ -13,6 +12,8 @@ from torchyard.jobs.history import metric_rows
 from torchyard.jobs.records import attempt_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Attempt, Job, JobError
+from torchyard.jobs.requests import answer_types
+from torchyard.jobs.requests.answer_types import JobAttempt, JobDetails, JobFailure, JobSummary
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal
 from torchyard.models import actions as models
@@ -21,7 +22,7 @@ from torchyard.shared.record_rules import number_json
 _MOST_NEWEST = 20
 
 
-def job_json(services: Services, job: Job) -> dict[str, Any]:
+def job_json(services: Services, job: Job) -> answer_types.Job:
     """The whole job: timeline, notices, last metrics, models."""
     events = actions.events(services.db, job)
     with services.db.read() as connection:
@@ -30,8 +31,7 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
         tables = metric_rows.counts(connection, job.id)
     points = services.history.latest(job.id)
     newest = sorted(points, key=lambda point: (-point.timestamp, point.key))
-    rest = {
-        "error": None if job.error is None else _with_details(job.error),
+    details: JobDetails = {
         "environment_hash": environment_hash,
         "waiting": waiting_reasons.describe(services, job),
         "stages": [
@@ -55,38 +55,43 @@ def job_json(services: Services, job: Job) -> dict[str, Any]:
             for model in models.of_job(services.db, job.workspace, job.name)
         ],
     }
-    masked: dict[str, Any] = job_masking.masked(job, rest)
-    return {**summary_json(job), "spec": secret_variables.masked_document(job.document), **masked}
+    return {
+        **summary_json(job, with_details=True),
+        "spec": secret_variables.masked_document(job.document),
+        **job_masking.masked(job, details),
+    }
 
 
-def _attempt_json(attempt: Attempt) -> dict[str, Any]:
+def _attempt_json(attempt: Attempt) -> JobAttempt:
     return {
         "number": attempt.number,
         "node_count": attempt.node_count,
         "created_at": to_text(attempt.created_at),
         "ended_at": _text(attempt.ended_at),
         "exit_code": attempt.exit_code,
-        "error": None if attempt.error is None else _without_details(attempt.error),
+        "error": None if attempt.error is None else _failure_json(attempt.error),
     }
 
 
-def _with_details(error: JobError) -> dict[str, Any]:
-    short = _without_details(error)
-    return {**short, "details": error.details} if error.details else short
+def _failure_json(error: JobError, with_details: bool = False) -> JobFailure:
+    failure: JobFailure = {"code": error.code, "message": error.message, "hint": error.hint}
+    if with_details and error.details:
+        failure["details"] = error.details
+    return failure
 
 
-def _without_details(error: JobError) -> dict[str, Any]:
-    return {"code": error.code, "message": error.message, "hint": error.hint}
+def summary_json(job: Job, with_details: bool = False) -> JobSummary:
+    """A job's entry in a list, without another database query.
 
-
-def summary_json(job: Job) -> dict[str, Any]:
-    """A job's entry in a list, without another database query."""
-    summary: dict[str, Any] = {
+    Args:
+        with_details: of its error.
+    """
+    summary: JobSummary = {
         "name": job.name,
         "display_name": job.display_name,
         "experiment_name": job.experiment_name,
         "type": job.type,
-        "status": job.status.value,
+        "status": job.status,
         "description": job.description,
         "archived": job.archived,
         "tags": job.tags,
@@ -105,10 +110,9 @@ def summary_json(job: Job) -> dict[str, Any]:
         "attempt": job.attempt,
         "rehearsal": rehearsal.mode(job.properties),
         "exit_code": job.exit_code,
-        "error": None if job.error is None else _without_details(job.error),
+        "error": None if job.error is None else _failure_json(job.error, with_details),
     }
-    masked: dict[str, Any] = job_masking.masked(job, summary)
-    return {**masked, "name": job.name}
+    return {**job_masking.masked(job, summary), "name": job.name}
 
 
 def _duration_s(

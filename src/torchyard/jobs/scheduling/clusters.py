@@ -9,12 +9,12 @@ Always: deleting a cluster by force cancels its jobs, and each job says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
 
+from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.compute import actions as computes
@@ -32,17 +32,17 @@ _VIEW_S = 5.0
 
 
 @dataclass(frozen=True)
-class NodeView:
+class ClusterNode:
     """One node of a cluster and what it does. `rank` is its place in the job's own nodes."""
 
     name: str
     state: str
-    since: datetime
-    made_at: datetime
-    job: str = ""
-    owner: str = ""
-    rank: int | None = None
-    devices: list[dict[str, Any]] = field(default_factory=list)
+    since: str
+    made_at: str
+    job: str
+    owner: str
+    rank: int | None
+    devices: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class EngineView:
 
 
 @dataclass(frozen=True)
-class WaitingView:
+class WaitingJob:
     """A queued job, and why it has no nodes yet."""
 
     job: str
     owner: str
     node_count: int
-    since: datetime
+    since: str
     why: str
 
 
@@ -73,7 +73,7 @@ def resize_clusters(services: RecordServices) -> None:
     )
 
 
-def nodes(db: Database, workspace: str, name: str) -> list[NodeView]:
+def nodes(db: Database, workspace: str, name: str) -> list[ClusterNode]:
     """
     Raises:
         NotFound: the cluster does not exist.
@@ -89,19 +89,23 @@ def nodes(db: Database, workspace: str, name: str) -> list[NodeView]:
         }
     views = []
     for node in there:
-        view = NodeView(
-            f"{name}-{node.number}", node.state(compute.max_instances), node.since, node.made_at
-        )
+        view = ClusterNode(
+            f"{name}-{node.number}", node.state(compute.max_instances),
+            to_text(node.since), to_text(node.made_at), job="", owner="", rank=None, devices=[],
+        )  # fmt: skip
         attempt = tries.get(node.attempt_id)
         if attempt is not None and node.number in ranks[attempt.id]:
             rank = ranks[attempt.id].index(node.number)
             devices = ((attempt.handle or {}).get("body") or {}).get("devices") or []
             job = jobs[attempt.id]
-            state = "preparing" if job.status is Status.PROVISIONING else view.state
-            view = NodeView(
-                view.name, state, view.since, view.made_at, job.name, job.owner, rank,
-                devices[rank] if rank < len(devices) else [],
-            )  # fmt: skip
+            view = replace(
+                view,
+                state="preparing" if job.status is Status.PROVISIONING else view.state,
+                job=job.name,
+                owner=job.owner,
+                rank=rank,
+                devices=devices[rank] if rank < len(devices) else [],
+            )
         views.append(view)
     return views
 
@@ -138,7 +142,7 @@ def machines(services: Services, workspace: str, name: str) -> list[EngineNode]:
     return list(view.nodes)
 
 
-def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[WaitingView], int]:
+def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[WaitingJob], int]:
     """The first jobs that wait for nodes of a cluster, and how many wait in all."""
     computes.get(services.db, workspace, name)
     with services.db.read() as connection:
@@ -148,11 +152,11 @@ def waiting_at(services: Services, workspace: str, name: str) -> tuple[list[Wait
             for job in queued[:_MOST_WAITING]
         }
     views = [
-        WaitingView(
+        WaitingJob(
             job.name,
             job.owner,
             job.node_count,
-            since[job.id],
+            to_text(since[job.id]),
             waiting_reasons.describe(services, job),
         )
         for job in queued[:_MOST_WAITING]

@@ -25,9 +25,9 @@ class PersonHours:
     """What one person's jobs held; a GPU-hour is one GPU of a node for an hour."""
 
     owner: str
-    job_count: int = 0
-    node_hours: float = 0.0
-    gpu_hours: float = 0.0
+    job_count: int
+    node_hours: float
+    gpu_hours: float
 
 
 def by_person(
@@ -52,7 +52,7 @@ def by_person(
         for usage in store.held_between(connection, workspace, compute, since, until):
             end = min(usage.end or now, until, now)
             hours = max((end - max(usage.start, since)).total_seconds(), 0.0) / 3600
-            person = people.setdefault(usage.owner, PersonHours(usage.owner))
+            person = people.setdefault(usage.owner, PersonHours(usage.owner, 0, 0.0, 0.0))
             person.node_hours += hours * usage.node_count
             person.gpu_hours += hours * usage.node_count * usage.gpus
             jobs.setdefault(usage.owner, set()).add(usage.job_id)

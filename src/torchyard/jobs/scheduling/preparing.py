@@ -26,7 +26,7 @@ from torchyard.jobs.files import build_logs, inputs
 from torchyard.jobs.records import isolation, progress, round_store, store
 from torchyard.jobs.records.types import CommandJob, Job, JobError, Stage, Status, parse_job
 from torchyard.jobs.services import Services
-from torchyard.jobs.spec import services as job_services
+from torchyard.jobs.spec import interactive_services
 
 _log = logging.getLogger(__name__)
 # A round ends after this time or this many jobs, so that prepared jobs may start.
@@ -100,11 +100,11 @@ class Preparer:
         self, job: CommandJob, environment: EnvironmentSpec
     ) -> EnvironmentSpec | None:
         """The environment that the job's services need beside its own, where it is to be built."""
-        if not job_services.needs_layer(job.spec.services):
+        if not interactive_services.needs_layer(job.spec.services):
             return None
         environments = self._services.environments
         python = environments.folders.python_of(environment)
-        layer = environments.resolver.resolve(job_services.layer(python))
+        layer = environments.resolver.resolve(interactive_services.layer(python))
         if layer.hash in self._without or environments.folders.find(layer) is not None:
             return None
         self._layers.add(layer.hash)

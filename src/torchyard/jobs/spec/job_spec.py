@@ -26,6 +26,7 @@ from torchyard.environments.documents import EnvironmentKeys
 from torchyard.jobs.spec import (
     distribution,
     elastic,
+    interactive_services,
     interception,
     limit_properties,
     notification_settings,
@@ -36,7 +37,6 @@ from torchyard.jobs.spec import (
     system_metrics,
     watch_properties,
 )
-from torchyard.jobs.spec import services as job_services
 from torchyard.jobs.spec.distribution import Distribution, DistributionFile
 from torchyard.jobs.spec.elastic import Elastic
 from torchyard.jobs.spec.inputs import (
@@ -47,12 +47,12 @@ from torchyard.jobs.spec.inputs import (
     read_inputs,
     read_outputs,
 )
+from torchyard.jobs.spec.interactive_services import Service, ServiceFile
 from torchyard.jobs.spec.notification_settings import NotificationFile, Recipient
 from torchyard.jobs.spec.parts import NAME, READ_ONLY, JobPart, part
 from torchyard.jobs.spec.parts import experiment_name as experiment_name_in
 from torchyard.jobs.spec.parts import name as name_in
 from torchyard.jobs.spec.resources import IdentityFile, LimitsFile, QueueFile, ResourcesFile
-from torchyard.jobs.spec.services import Service, ServiceFile
 from torchyard.shared import brackets, shell_commands
 
 __all__ = ["NAME", "Input", "JobSpec", "Output", "read"]
@@ -207,7 +207,7 @@ _CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
     interception.is_intercepted,
     own_properties.keeps_peer_copies,
     limit_properties.read,
-    job_services.hold_s,
+    interactive_services.hold_s,
 )
 
 
@@ -260,7 +260,7 @@ class JobFile(JobPart, File):
     services: dict[str, Service] = declared(
         {},
         "programs beside the ranks; `yard job show-services` says where they are",
-        By(job_services.read, of=ServiceFile, is_named=True),
+        By(interactive_services.read, of=ServiceFile, is_named=True),
     )
     identity: IdentityFile = declared(IdentityFile(), check=part(IdentityFile))
     queue_settings: QueueFile = declared(QueueFile(), check=part(QueueFile))
@@ -393,13 +393,13 @@ def read(document: Any) -> JobSpec:
         parent_job_name=file.parent_job_name,
         job_tier=file.queue_settings.job_tier,
         priority=file.queue_settings.priority,
-        services=job_services.started(file.services),
+        services=interactive_services.started(file.services),
         recipients=(*file.notification_settings.recipients, *file.webhooks()),
         notices=(
             *compute_notices,
             *file.resources.notices,
             *launched.notices,
-            *job_services.notices(file.services),
+            *interactive_services.notices(file.services),
             *_unused_inputs(command, variables, file.inputs),
             *_assets_as_strings(file.inputs),
             *_mistaken(command, variables, file.inputs, file.outputs),

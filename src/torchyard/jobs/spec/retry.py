@@ -1,7 +1,7 @@
 """Whether a job that failed is tried again.
 
 Owns: the policy a job asks for by its properties, and what it says of one failure.
-Leaves: queueing the job again to attempts/endings.py, starting it to http/scheduler.py, causes to
+Leaves: queueing the job again to attempts/endings.py, starting it to scheduler.py, causes to
 the worker.
 Always: decided from what is stored of the attempt, so that a server started again decides alike;
 nothing is tried again that a person or a limit ended.

@@ -16,10 +16,10 @@ from typing import Any
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput
 from torchyard.environments import assets, copying
+from torchyard.environments.assembly import Environments
 from torchyard.environments.names import catalogue, curated_environments, substitutes
 from torchyard.environments.packages import lock, python_choice
 from torchyard.environments.packages.requirements import package_name
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentAsset, EnvironmentSpec
 from torchyard.releases.vulnerabilities import locked
 

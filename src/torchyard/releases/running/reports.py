@@ -16,8 +16,8 @@ from typing import Any
 
 from torchyard.base.clock import to_text
 from torchyard.base.errors import NotFound
-from torchyard.environments import labels
-from torchyard.environments.labels import Answer, Label
+from torchyard.environments import version_labels
+from torchyard.environments.version_labels import Answer, Label
 from torchyard.jobs.files import artifacts
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import FileServices
@@ -53,7 +53,7 @@ def results_of(services: FileServices, job: Job, workloads: Sequence[Workload]) 
     return JobResults(
         results,
         [{**line["hardware"], "rank": line["rank"]} for line in hardware],
-        [labels.read_answer(answer) for answer in answers],
+        [version_labels.read_answer(answer) for answer in answers],
     )
 
 
@@ -96,7 +96,7 @@ def _label(label: Label, answers: Sequence[Answer]) -> dict[str, Any]:
     """What the first rank answered, and how any rank's answer differs from the label."""
     if not answers:
         return {"differences": ["no rank answered what the environment holds"]}
-    lines = (line for answer in answers for line in labels.differences(label, answer))
+    lines = (line for answer in answers for line in version_labels.differences(label, answer))
     first = answers[0]
     return {
         **{key: getattr(first, key) or "" for key in ("python", "torch", "cuda", "machine")},

@@ -16,11 +16,11 @@ from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.base.errors import BuildFailed
 from torchyard.data import datastores, remote
-from torchyard.environments import contents, labels
-from torchyard.environments.labels import Answer, Label
+from torchyard.environments import contents, version_labels
+from torchyard.environments.assembly import Environments
 from torchyard.environments.names import curated_environments
-from torchyard.environments.services import Environments
 from torchyard.environments.types import EnvironmentSpec
+from torchyard.environments.version_labels import Answer, Label
 from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.releases.records import store
 from torchyard.releases.records.types import (
@@ -107,7 +107,7 @@ def label(services: FileServices, record: Record, is_canceled: IsCanceled) -> Ou
     there = contents.read_files(folder)
     packages = there["packages"]
     on_disk = Answer(packages, there["python"], cuda=there["cuda"])
-    wrong = labels.differences(label_of(environments, record), on_disk)
+    wrong = version_labels.differences(label_of(environments, record), on_disk)
     results = {"contents": {key: there[key] for key in ("python", "torch", "cuda", "size_bytes")}}
     if wrong:
         return Gate(LABEL, FAILED, "; ".join(wrong)[:4000]), results
@@ -126,9 +126,9 @@ def label_of(environments: Environments, record: Record) -> Label:
         text = last.lock if last is not None else ""
         curated = curated_environments.find_by_name(base.name) if base.asset is None else None
         if curated is not None:
-            return labels.of_curated(curated, labels.machine_of(spec))
+            return version_labels.of_curated(curated, version_labels.machine_of(spec))
     spec = replace(spec, python=environments.folders.python_of(spec))
-    return labels.of_lock(base.name, spec, text, tags)
+    return version_labels.of_lock(base.name, spec, text, tags)
 
 
 def audit(services: FileServices, record: Record, is_canceled: IsCanceled) -> Outcome:

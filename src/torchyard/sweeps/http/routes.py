@@ -7,16 +7,18 @@ import io
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
+from typing_extensions import TypedDict
 
 from torchyard.base.clock import to_text
 from torchyard.base.errors import InvalidInput
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.owners import OwnJob
 from torchyard.jobs.records import job_masking
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, Status
+from torchyard.jobs.requests import answer_types
 from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import RecordServices, ServicesOf
-from torchyard.shared.record_rules import number_json
+from torchyard.shared.record_rules import JsonNumber, number_json
 from torchyard.sweeps import actions
 from torchyard.sweeps.records.types import Outcome, Trial
 from torchyard.sweeps.running import sweep_plots
@@ -30,9 +32,70 @@ router = APIRouter(
 )
 
 
+class SweepObjective(TypedDict):
+    primary_metric: str
+    goal: str
+
+
+class SweepTrial(TypedDict):
+    number: int
+    name: str
+    status: str
+    outcome: Outcome
+    parameters: dict[str, Any]
+    values: list[JsonNumber]
+    metrics: dict[str, JsonNumber]
+    intervals: int
+    reason: str
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    duration_s: float | None
+
+
+class SweepTrials(TypedDict):
+    """A sweep's objectives, its trials in the order of their numbers, and the best one."""
+
+    name: str
+    status: Status
+    objectives: list[SweepObjective]
+    sampling: str
+    seed: int | None
+    early_termination: str
+    parameters: list[str]
+    max_total_trials: int
+    max_concurrent_trials: int
+    best: str | None
+    trials: list[SweepTrial]
+
+
+class Importances(TypedDict):
+    """From 0 to 1 by parameter; `missing` says why there are none."""
+
+    value: dict[str, float]
+    missing: str
+
+
+class Rung(TypedDict):
+    """What became of one trial at one rung, as `RungResult` says."""
+
+    trial: str
+    number: int
+    bracket: int
+    interval: int
+    value: JsonNumber | None
+    rank: int
+    reached: int
+    decision: str
+
+
+class Rungs(TypedDict):
+    value: list[Rung]
+
+
 @router.get("/{name}/trials")
 @needs(Permission.READ)
-def list_trials(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def list_trials(services: ServicesOf, workspace: str, name: str) -> SweepTrials:
     """The sweep's objectives, its trials in the order of their numbers, and the best one."""
     sweep = jobs.get(services, workspace, name)
     return sweep_json(services, sweep)
@@ -50,7 +113,7 @@ def csv_of_trials(services: ServicesOf, workspace: str, name: str) -> Response:
 
 @router.get("/{name}/importances")
 @needs(Permission.READ)
-def importances(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def importances(services: ServicesOf, workspace: str, name: str) -> Importances:
     """How much each parameter matters for the primary metric, from 0 to 1; `missing` says why not
     where that can't be told.
     """
@@ -63,7 +126,7 @@ def importances(services: ServicesOf, workspace: str, name: str) -> dict[str, An
 
 @router.get("/{name}/rungs")
 @needs(Permission.READ)
-def list_rungs(services: ServicesOf, workspace: str, name: str) -> dict[str, Any]:
+def list_rungs(services: ServicesOf, workspace: str, name: str) -> Rungs:
     """What became of the trials at the rungs of ASHA or Hyperband, by bracket and interval, the
     best first; empty with another policy.
     """
@@ -77,20 +140,20 @@ def extend(
     services: ServicesOf,
     sweep: OwnJob,
     max_total_trials: Annotated[Any, Body(embed=True)],
-) -> dict[str, Any]:
+) -> answer_types.Job:
     """Let a sweep, also one that has ended, go on up to so many trials in all."""
     if isinstance(max_total_trials, bool) or not isinstance(max_total_trials, int):
         raise InvalidInput("`max_total_trials` must be a whole number", at=("max_total_trials",))
     return job_json(services, actions.add_trials(services, sweep, max_total_trials))
 
 
-def sweep_json(services: RecordServices, sweep: Job) -> dict[str, Any]:
+def sweep_json(services: RecordServices, sweep: Job) -> SweepTrials:
     spec = actions.spec(services.db, sweep)
     rows = actions.trials(services, sweep)
     best = actions.best_of(rows, spec.objective.goal)
-    body: dict[str, Any] = {
+    body: SweepTrials = {
         "name": sweep.name,
-        "status": sweep.status.value,
+        "status": sweep.status,
         "objectives": [
             {"primary_metric": each.primary_metric, "goal": each.goal} for each in spec.objectives
         ],
@@ -103,16 +166,15 @@ def sweep_json(services: RecordServices, sweep: Job) -> dict[str, Any]:
         "best": None if best is None else best.name,
         "trials": [trial_json(trial) for trial in rows],
     }
-    masked: dict[str, Any] = job_masking.masked(sweep, body)
-    return masked
+    return job_masking.masked(sweep, body)
 
 
-def trial_json(trial: Trial) -> dict[str, Any]:
+def trial_json(trial: Trial) -> SweepTrial:
     return {
         "number": trial.number,
         "name": trial.name,
         "status": trial.status,
-        "outcome": trial.outcome.value,
+        "outcome": trial.outcome,
         "parameters": dict(trial.parameters),
         "values": list(trial.values),
         "metrics": {key: number_json(value) for key, value in trial.metrics.items()},
@@ -125,7 +187,7 @@ def trial_json(trial: Trial) -> dict[str, Any]:
     }
 
 
-def rung_json(sweep: Job, rung: RungResult) -> dict[str, Any]:
+def rung_json(sweep: Job, rung: RungResult) -> Rung:
     return {
         "trial": f"{sweep.name}_{rung.number}",
         "number": rung.number,

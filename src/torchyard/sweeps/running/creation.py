@@ -31,7 +31,7 @@ from torchyard.jobs.requests import parents, submission
 from torchyard.jobs.services import Services
 from torchyard.sweeps.records import known_trials, trial_store
 from torchyard.sweeps.records.trial_store import TYPE, SweepRow
-from torchyard.sweeps.running import signals
+from torchyard.sweeps.running import news
 from torchyard.sweeps.search.search import Search
 from torchyard.sweeps.spec import sweep_spec, trials
 from torchyard.sweeps.spec.sweep_spec import SweepSpec
@@ -162,7 +162,7 @@ def create(
         submission.require_same(job, submission.hash_of(body), identity)
         return job, False
     services.signals.notify(jobs.job_key(job))
-    services.signals.notify(signals.SWEEPS)
+    services.signals.notify(news.SWEEPS)
     return job, True
 
 

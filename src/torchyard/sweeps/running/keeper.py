@@ -23,7 +23,7 @@ from torchyard.jobs.keeping import EVERY_S, IDLE_EVERY_S, kept_by
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import Services
 from torchyard.sweeps.records import trial_store
-from torchyard.sweeps.running import signals
+from torchyard.sweeps.running import news
 
 if TYPE_CHECKING:
     from torchyard.sweeps.running.state import SweepState
@@ -66,7 +66,7 @@ class Keeper(keepers.Keeper):
         if sweep_id is not None:
             with self._lock:
                 self._news.add(sweep_id)
-        elif key not in ("", signals.SWEEPS):
+        elif key not in ("", news.SWEEPS):
             return
         else:
             self._all_at = 0.0

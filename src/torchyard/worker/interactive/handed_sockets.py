@@ -1,7 +1,7 @@
 """Sockets that the job's script inherits, already listening.
 
 Owns: making them where the server did not, on other machines than its own; letting go of them here.
-Leaves: connecting to them to services.py on other machines, and to the server on its own.
+Leaves: connecting to them to service_programs.py on other machines, and to the server on its own.
 Always: after the ranks have started, nobody but they and what they start has the descriptor, so
 that the name refuses connections as soon as they are gone.
 """

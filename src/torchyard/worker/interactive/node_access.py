@@ -1,7 +1,7 @@
 """What the server may ask a node for through its tunnel.
 
 Owns: the tunnel of this node, which kind of request goes where.
-Leaves: shells to shells.py, services to services.py.
+Leaves: shells to shells.py, services to service_programs.py.
 Always: only what the server asks for over the worker's own connection is served.
 """
 
@@ -15,7 +15,7 @@ from torchyard.worker.interactive.tunnel import Channel, Tunnel
 from torchyard.worker.launch.guests import Guests
 
 if TYPE_CHECKING:
-    from torchyard.worker.interactive.services import NodeServices
+    from torchyard.worker.interactive.service_programs import NodeServices
 
 
 class NodeAccess:

@@ -59,7 +59,7 @@ from torchyard.worker.system.rank_limits import RankLimits
 if TYPE_CHECKING:
     from torchyard.worker.diagnosis.watches import Watches
     from torchyard.worker.interactive.node_access import NodeAccess
-    from torchyard.worker.interactive.services import NodeServices
+    from torchyard.worker.interactive.service_programs import NodeServices
     from torchyard.worker.launch.image_root import Root
     from torchyard.worker.launch.mpi import MpiLaunch
     from torchyard.worker.node.checkpoint_delivery import CheckpointDelivery
@@ -443,7 +443,9 @@ class Node:
     def _start_services(self, prepared: Prepared) -> None:
         if not self._plan.services:
             return
-        from torchyard.worker.interactive.services import NodeServices  # Few jobs have some.
+        from torchyard.worker.interactive.service_programs import (
+            NodeServices,  # Few jobs have some.
+        )
 
         logs = self._folders.node / "services"
         logs.mkdir(mode=0o700, exist_ok=True)

@@ -32,20 +32,9 @@ export interface Compute {
   node_state_counts: Record<string, number>;
 }
 
-/** A machine of an engine's cluster. */
-export interface EngineMachine {
-  name: string;
-  address: string;
-  state: string;
-  cpus: number;
-  memory_bytes: number;
-  gpus: number;
-  gpu_kind: string;
-  users: string[];
-  reason: string;
-}
-
-export type Nodes = Omit<components["schemas"]["ClusterNodes"], "machines"> & { machines: EngineMachine[] };
+export type EngineMachine = components["schemas"]["EngineNode"];
+export type Nodes = components["schemas"]["ClusterNodes"];
+export type Engine = components["schemas"]["Engine"];
 
 /** A machine that somebody has joined to a cluster. */
 export interface JoinedMachine {
@@ -57,14 +46,6 @@ export interface JoinedMachine {
   joined_at: string;
   seen_at: string;
   facts: { hostname?: string; cpus?: number; memory_bytes?: number; gpus?: number; gpu_kind?: string; system?: string };
-}
-
-export interface Engine {
-  engine: string;
-  version: string;
-  python: string;
-  most_nodes: number;
-  notices: string[];
 }
 
 /** Nodes that work first, then those that could, then those that can't. */

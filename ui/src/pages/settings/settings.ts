@@ -4,36 +4,15 @@ import { bytes, count, duration } from "../../lib/format";
 
 export type User = components["schemas"]["User"];
 export type Token = components["schemas"]["Token"];
-export type NewToken = { user: string; name: string; token: string; expires_at: string | null; url: string };
+export type NewToken = components["schemas"]["NewToken"];
 
 /** Every workspace, in `User.roles`. */
 export const EVERYWHERE = "*";
 /** Each role may do what those before it may. */
 export const ROLES = ["reader", "data scientist", "contributor", "owner"] as const;
 
-export interface Limit {
-  /** A person's name, `*` for each person, empty for all together. */
-  user: string;
-  name: string;
-  most: number;
-  /** In use now; of a limit on each person, what the one who asks uses. */
-  used: number | null;
-  set_by: string;
-  set_at: string;
-}
-
-export interface QuotaRequest {
-  id: string;
-  user: string;
-  name: string;
-  most: number;
-  reason: string;
-  asked_at: string;
-  state: string;
-  answered_by: string;
-  answered_at: string | null;
-  answer: string;
-}
+export type Limit = components["schemas"]["QuotaLimit"];
+export type QuotaRequest = components["schemas"]["QuotaRequestAnswer"];
 
 export interface AuditLine {
   at: string;
@@ -51,7 +30,7 @@ export interface AuditLine {
 
 /** The higher one of a person's roles here and everywhere; null without any. */
 export function roleIn(user: User, workspace: string): string | null {
-  const held = [user.roles[workspace], user.roles[EVERYWHERE]].filter((role): role is string => !!role);
+  const held = [user.roles[workspace], user.roles[EVERYWHERE]].filter((role) => !!role);
   return held.sort((a, b) => rank(b) - rank(a))[0] ?? null;
 }
 

@@ -3,23 +3,9 @@
  * Owns: their shape, which policies have them, their order. Leaves: drawing to RungsPanel.tsx.
  * Always: the order is that of `yard job show`: the highest first, and at each the best first.
  */
-import type { Value } from "../../api/model";
+import type { components } from "../../api/types";
 
-/** What became of one trial at one rung. */
-export interface Rung {
-  trial: string;
-  number: number;
-  /** Of Hyperband; 0 with ASHA. */
-  bracket: number;
-  /** So many values of the metric the trials have logged there. */
-  interval: number;
-  /** Null while a promoted trial, back at an earlier checkpoint, has yet to log it again. */
-  value: Value | null;
-  rank: number;
-  /** How many trials got there. */
-  reached: number;
-  decision: "promoted" | "waiting" | "stopped" | "ended";
-}
+export type Rung = components["schemas"]["Rung"];
 
 /** Whether trials pause at rungs with the policy of this name. */
 export function hasRungs(policy: string): boolean {

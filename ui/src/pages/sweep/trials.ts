@@ -3,41 +3,14 @@
  * Owns: their shapes, how the best value goes over the trials, their order. Leaves: drawing to the
  * components. Always: what a policy stopped counts with what it had reached, what failed does not.
  */
-import type { Status, Value } from "../../api/model";
+import type { Status } from "../../api/model";
+import type { components } from "../../api/types";
 import type { Points } from "../../charts/series";
 import type { Compared } from "../compare/scales";
 
-export interface Trial {
-  number: number;
-  name: string;
-  /** Empty once its job was deleted. */
-  status: Status | "";
-  /** Empty while it goes on. */
-  outcome: "" | "completed" | "stopped" | "failed" | "canceled";
-  parameters: Record<string, unknown>;
-  /** The objectives', in their order; none before the first. */
-  values: Value[];
-  metrics: Record<string, Value>;
-  /** Why it was ended early. */
-  reason: string;
-  started_at: string | null;
-  ended_at: string | null;
-  duration_s: number | null;
-}
-
-export interface Sweep {
-  name: string;
-  objectives: { primary_metric: string; goal: "minimize" | "maximize" }[];
-  sampling: string;
-  seed: number | null;
-  /** The policy's name, empty without one. */
-  early_termination: string;
-  parameters: string[];
-  max_total_trials: number;
-  max_concurrent_trials: number;
-  best: string | null;
-  trials: Trial[];
-}
+/** Its status is empty once its job was deleted. */
+export type Trial = Omit<components["schemas"]["SweepTrial"], "status"> & { status: Status | "" };
+export type Sweep = Omit<components["schemas"]["SweepTrials"], "trials"> & { trials: Trial[] };
 
 export interface History {
   /** Each trial's own value, over its number. */

@@ -1,7 +1,7 @@
 """Print what an environment answers about itself: `python answer.py [VARIABLE…]`.
 
 Owns: asking importlib.metadata for every package, the modules torch and platform, the variables.
-Leaves: comparing the answer with a label to environments/labels.py.
+Leaves: comparing the answer with a label to environments/version_labels.py.
 Always: runs in the environment's own Python with the standard library and its torch; jobs that
 validate an environment ask with it, too.
 """

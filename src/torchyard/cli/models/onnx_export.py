@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import InvalidInput
-from torchyard.cli.commands import asset_verbs
+from torchyard.cli.assets import verbs
 from torchyard.cli.parsing.group import Verb
 from torchyard.cli.parsing.options import (
     Session,
@@ -148,7 +148,7 @@ def _ended(session: Session, job: Job) -> Job:
 
 def _show(session: Session, client: Client, job: Job) -> int:
     model = client.models.made_by(job)
-    asset_verbs.show_one(session, model)
+    verbs.show_one(session, model)
     next_steps.say(session.form, next_steps.after_model(model.raw))
     return 0
 

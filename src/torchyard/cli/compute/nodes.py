@@ -17,7 +17,7 @@ from torchyard import __version__
 from torchyard.base import logins, pinned_certificates
 from torchyard.base.errors import Conflict, InvalidInput, Unreachable
 from torchyard.base.http import Transport
-from torchyard.cli.commands.node_invite import INVITATION, invite
+from torchyard.cli.compute.node_invite import INVITATION, invite
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import Session, common, confirm
 from torchyard.cli.terminal import tables

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from torchyard.base.errors import InvalidInput, TorchyardError
-from torchyard.cli.commands import compute_check
-from torchyard.cli.compute import instances
+from torchyard.cli.compute import check, instances
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
     Session,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from torchyard.client.computes import Compute, DayOfUse
 
 group = noun("compute")
-group.add_command(compute_check.check)
+group.add_command(check.check)
 for _verb in (instances.start, instances.stop, instances.restart, instances.open_instance):
     group.add_command(_verb)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import TorchyardError
-from torchyard.cli.commands import asset_deletion
+from torchyard.cli.assets import deletion
 from torchyard.cli.environments import copies, export, releases, shell
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import (
@@ -180,7 +180,7 @@ def build(session: Session, name: str, version: str, label: str) -> None:
     tables.done(session.form, environment, f"Environment `{reference}` is ready.")
 
 
-asset_deletion.add(group, "environment", "environments", "environment", "vision")
+deletion.add(group, "environment", "environments", "environment", "vision")
 group.add_command(export.export)
 group.add_command(export.install)
 group.add_command(copies.save)

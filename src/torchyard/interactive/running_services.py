@@ -31,7 +31,7 @@ from torchyard.jobs import actions
 from torchyard.jobs.attempts import running
 from torchyard.jobs.records.types import Job, parse_job
 from torchyard.jobs.services import RecordServices, Services
-from torchyard.jobs.spec.services import Service
+from torchyard.jobs.spec.interactive_services import Service
 from torchyard.tunnels.tunnel import Channel
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import rights

@@ -115,7 +115,7 @@ def list_in(services: RecordServices, workspace: str, query: Mapping[str, str]) 
         query: the parameters of `Webservice.list`, keys in lower case.
     """
     there = []
-    for endpoint in endpoints.list_in(services, workspace):
+    for endpoint in endpoints.list_in(services.db, workspace):
         # One that is deleted meanwhile is not listed.
         with suppress(NotFound):
             if documents.is_web_service(endpoint):
@@ -173,7 +173,7 @@ def _put(
     workspace, identity = call.workspace.name, call.identity
     endpoint_file = documents.endpoint_file(service)
     file = documents.deployment_file(service, image)
-    existing = _endpoint(services.db, workspace, service.name)
+    existing = endpoints.named(services.db, workspace, service.name)
     if existing is None:
         endpoints.create(services, workspace, endpoint_file, identity)
         try:
@@ -245,7 +245,7 @@ def _patched_texts(before: Mapping[str, str], key: str, rest: str, value: Any) -
 
 
 def _deployed(services: RecordServices, endpoint: Endpoint) -> Deployed:
-    there = deployments.list_in(services, endpoint.workspace, endpoint.name)
+    there = deployments.list_in(services.db, endpoint.workspace, endpoint.name)
     matching = [row for row in there if row.name == endpoint.name]
     return Deployed(documents.of_endpoint(endpoint), endpoint, matching[0] if matching else None)
 
@@ -268,7 +268,7 @@ def _fits(service: WebService, query: Mapping[str, str]) -> bool:
 
 
 def _check_name(db: Database, workspace: str, name: str, is_overwrite: bool) -> None:
-    existing = _endpoint(db, workspace, name)
+    existing = endpoints.named(db, workspace, name)
     if existing is None:
         return
     if not documents.is_web_service(existing):
@@ -281,13 +281,6 @@ def _check_name(db: Database, workspace: str, name: str, is_overwrite: bool) -> 
             f"web service `{existing.name}` exists already",
             "delete it with `service.delete()`, or deploy with `overwrite=True`",
         )
-
-
-def _endpoint(db: Database, workspace: str, name: str) -> Endpoint | None:
-    try:
-        return endpoints.get(db, workspace, name)
-    except NotFound:
-        return None
 
 
 def _incomplete(name: str) -> TorchyardError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from torchyard.cli.commands import asset_verbs, model_score, onnx_export
-from torchyard.cli.endpoints.model_deploy import deploy
+from torchyard.cli.assets import verbs
+from torchyard.cli.models import onnx_export, score
+from torchyard.cli.models.deploy import deploy
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.terminal import next_steps, tables
 
@@ -18,9 +19,9 @@ _COLUMNS: list[tables.Column] = [
     ("DESCRIPTION", lambda model: model.get("description")),
 ]
 
-asset_verbs.add(
+verbs.add(
     group,
-    asset_verbs.Kind(
+    verbs.Kind(
         noun="model",
         attribute="models",
         word="model",
@@ -34,4 +35,4 @@ asset_verbs.add(
 
 group.add_command(deploy)
 group.add_command(onnx_export.export_onnx)
-group.add_command(model_score.score)
+group.add_command(score.score)

@@ -1,0 +1,1 @@
+"""Verbs that every noun of a registered thing has: list, show, archive, delete."""
