@@ -14,7 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +48,7 @@ ENGINES = ("ray", "slurm")
 `open_engine`, and `settings` has `SETTINGS`."""
 
 
+@cache
 def settings() -> dict[str, type[ClusterSettings]]:
     """What a cluster's document may say of each engine."""
     further = {engine: load(f"executors.{engine}.settings:SETTINGS") for engine in ENGINES}

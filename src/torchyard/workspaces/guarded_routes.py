@@ -21,6 +21,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request, Response
@@ -103,6 +104,15 @@ def declared_needs(endpoint: Callable[..., Any]) -> Needs | None:
     return getattr(endpoint, _DECLARED, None)
 
 
+def _answer_of(endpoint: Callable[..., Any]) -> type | None:
+    """The `TypedDict` that it returns; evaluates no other annotation, which takes thirty times."""
+    function = inspect.unwrap(endpoint.func if isinstance(endpoint, partial) else endpoint)
+    answer = function.__annotations__.get("return")
+    if isinstance(answer, str):
+        answer = eval(answer, function.__globals__)
+    return answer if is_typeddict(answer) else None
+
+
 class GuardedRoute(APIRoute):
     """A route that enforces what its endpoint declares.
 
@@ -115,8 +125,7 @@ class GuardedRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.needs = self._needs_of(path, endpoint)
-        answer = inspect.signature(endpoint, eval_str=True).return_annotation
-        self.answer: type | None = answer if is_typeddict(answer) else None
+        self.answer = _answer_of(endpoint)
         if self.answer is not None:
             options["response_model"] = dict[str, Any]
         super().__init__(path, endpoint, **options)

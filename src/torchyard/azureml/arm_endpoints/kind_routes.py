@@ -27,8 +27,8 @@ from torchyard.azureml.common.calls import AzureCall, Call
 from torchyard.azureml.common.context import Context
 from torchyard.azureml.common.routing import RouteTable
 from torchyard.base.errors import NotFound
-from torchyard.endpoints.actions.deployment_kind import D, DeploymentKind, E
-from torchyard.endpoints.actions.endpoint_kind import EndpointKind
+from torchyard.endpoints.actions.deployment_kind import D, DeploymentKind
+from torchyard.endpoints.actions.endpoint_kind import E, EndpointKind
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import needs
 from torchyard.workspaces.permissions import Permission

@@ -22,15 +22,14 @@ from torchyard.base.db import Database
 from torchyard.base.documents import models
 from torchyard.base.errors import Conflict, InvalidSpec, NotFound, did_you_mean
 from torchyard.endpoints.actions.deployed_models import Pinned
-from torchyard.endpoints.actions.endpoint_kind import EndpointKind
-from torchyard.endpoints.records.types import Stored, StoredDeployment
+from torchyard.endpoints.actions.endpoint_kind import E, EndpointKind
+from torchyard.endpoints.records.types import StoredDeployment
 from torchyard.endpoints.spec.changes import changed, changes_what_runs
 from torchyard.endpoints.spec.deployment_spec import DeploymentFile
 from torchyard.jobs.services import RecordServices, Services
 from torchyard.workspaces import ownership
 from torchyard.workspaces.types import Identity
 
-E = TypeVar("E", bound=Stored)
 D = TypeVar("D", bound=StoredDeployment)
 
 

@@ -31,7 +31,6 @@ _CHANGEABLE = (
 )  # fmt: skip
 _MOST_ENDPOINTS = 1000
 
-
 E = TypeVar("E", bound=Stored)
 
 

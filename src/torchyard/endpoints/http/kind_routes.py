@@ -14,8 +14,8 @@ from typing import Annotated, Any, Generic
 from fastapi import APIRouter, Body, Response
 
 from torchyard.base import fields
-from torchyard.endpoints.actions.deployment_kind import D, DeploymentKind, E
-from torchyard.endpoints.actions.endpoint_kind import EndpointKind
+from torchyard.endpoints.actions.deployment_kind import D, DeploymentKind
+from torchyard.endpoints.actions.endpoint_kind import E, EndpointKind
 from torchyard.jobs.services import Services, ServicesOf
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
@@ -26,7 +26,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class KindRoutes(Generic[E, D]):
-    """
+    """What the routes of a kind work with.
+
     Args:
         deployment_json: gets notices, too.
         texts: what OpenAPI says of each route that changes something, by its function.
