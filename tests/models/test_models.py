@@ -191,6 +191,16 @@ def test_description_tags_and_properties_may_change(services: Services) -> None:
         assert refused.value.at == (key,)
 
 
+@pytest.mark.parametrize("version", [0, -1, 1.5, "a", "²", 10**9, "3" * 5000, True])
+def test_a_version_is_a_whole_number_that_a_database_holds(
+    services: Services, version: Any
+) -> None:
+    document = {"name": "m", "path": snapshot(services, "w.pt"), "version": version}
+    with pytest.raises(InvalidSpec, match="is not a model version") as refused:
+        register(services, document)
+    assert refused.value.at == ("version",)
+
+
 def test_a_model_of_a_job_has_its_environment_and_its_onnx_signature(services: Services) -> None:
     inline = {"pip_requirements": "six==1.16.0\n"}
     job = submit(services, name="maker", environment=inline)

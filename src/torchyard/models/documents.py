@@ -7,6 +7,7 @@ Always: a name in a document can be written in a reference, `azureml:name:versio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -41,6 +42,9 @@ class ModelRequest:
     folder: str = ""
 
 
+_VERSION = re.compile(r"0{0,8}[1-9][0-9]{0,8}\Z")
+
+
 def _type(value: Any, at: At) -> str:
     """A model type, written in any case or in camelCase."""
     plain = str(value or "custom_model").replace("_", "").replace("-", "").lower()
@@ -57,9 +61,11 @@ def _type(value: Any, at: At) -> str:
 
 
 def _version(value: Any, at: At) -> int:
-    if not str(value).isdigit() or int(value) < 1:
+    if not _VERSION.match(str(value)):
         raise InvalidSpec(
-            f"`{value}` is not a model version", "use a whole number, or leave it out", at=at
+            f"`{str(value)[:80]}` is not a model version",
+            "use a whole number of up to nine digits, or leave it out",
+            at=at,
         )
     return int(value)
 
