@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from inspect import isfunction
 from typing import Any, ClassVar, TypeVar
 
@@ -381,7 +382,7 @@ def _broken_rules(
                 yield at, error
 
 
-def _rules(model: type[Document]) -> Iterator[Callable[[Document], None]]:
-    for each in reversed(model.__mro__):
-        methods = filter(isfunction, tuple(vars(each).values()))
-        yield from (method for method in methods if hasattr(method, _RULE))
+@cache
+def _rules(model: type[Document]) -> list[Callable[[Document], None]]:
+    values = [value for each in reversed(model.__mro__) for value in tuple(vars(each).values())]
+    return [value for value in values if isfunction(value) and hasattr(value, _RULE)]
