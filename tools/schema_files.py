@@ -14,7 +14,7 @@ from torchyard.base.documents.models import File
 from torchyard.batch_endpoints.spec.deployment_spec import BatchDeploymentFile
 from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
 from torchyard.batch_endpoints.spec.invocation import InvocationFile
-from torchyard.components.documents import ComponentFile
+from torchyard.components.documents import CommandComponentFile
 from torchyard.compute.documents import ComputeFile
 from torchyard.connections.documents import ConnectionFile
 from torchyard.data.assets import DataFile
@@ -40,7 +40,7 @@ FILES: Mapping[str, type[File]] = {
     "environment": EnvironmentFile,
     "data": DataFile,
     "model": ModelFile,
-    "component": ComponentFile,
+    "component": CommandComponentFile,
     "connection": ConnectionFile,
     "instance": InstanceFile,
     "workspace": WorkspaceFile,

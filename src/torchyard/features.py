@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     *("mlflow", "jobs", "compute", "environments", "data", "components", "models"),
-    *("endpoints", "batch_endpoints", "sweeps", "releases", "instances", "interactive"),
-    *("web", "sign_in", "workspaces", "servers", "azureml"),
+    *("endpoints", "batch_endpoints", "sweeps", "pipelines", "releases", "instances"),
+    *("interactive", "web", "sign_in", "workspaces", "servers", "azureml"),
 )
 
 

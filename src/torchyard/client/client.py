@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torchyard.client.interactive.instances import Instances
     from torchyard.client.jobs import Jobs
     from torchyard.client.models import Models
+    from torchyard.client.pipelines.pipelines import Pipelines
     from torchyard.client.quotas import Quotas
     from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.sweeps.sweeps import Sweeps
@@ -107,6 +108,13 @@ class Client:
         from torchyard.client.sweeps.sweeps import Sweeps
 
         return Sweeps(self.transport, self._path, self.jobs)
+
+    @cached_property
+    def pipelines(self) -> Pipelines:
+        """Pipelines: read their steps."""
+        from torchyard.client.pipelines.pipelines import Pipelines
+
+        return Pipelines(self.transport, self._path)
 
     @cached_property
     def instances(self) -> Instances:

@@ -25,7 +25,6 @@ from torchyard.data.documents import AssetFile
 from torchyard.data.types import ONNX_TYPE
 
 _NOT_YET = (
-    "pipeline",
     "sweep",
     "parallel",
     "spark",
@@ -126,22 +125,30 @@ def _ports(model: type[PortFile]) -> By:
 
 
 class ComponentFile(AssetFile):
+    """What components of every type have."""
+
     subject: ClassVar[str] = "the component"
     noun: ClassVar[str] = "a component"
     thing: ClassVar[str] = "component"
+
+    type: Any = declared(None, "`command` or `pipeline`")
+    display_name: Any = declared(None)
+    is_deterministic: Any = declared(
+        None, "`false`: steps of it run each time, whatever ran before"
+    )
+    inputs: dict[str, Any] = declared({}, "`{type, …}` by their names", _ports(InputFile))
+    outputs: dict[str, Any] = declared({}, "`{type, …}` by their names", _ports(OutputFile))
+
+
+class CommandComponentFile(ComponentFile):
     resolved: ClassVar[tuple[str, ...]] = ("command", "environment_variables.*", "outputs.*.path")
 
-    type: Any = declared(None, "`command`")
-    display_name: Any = declared(None)
-    is_deterministic: Any = declared(None, "nothing is reused", support="satisfied")
     command: Any = declared(None, "what it runs")
     code: Any = declared(None, _AS_A_JOB)
     environment: Any = declared(None, _AS_A_JOB)
     environment_variables: dict[str, str] = declared({}, _AS_A_JOB, Texts())
     distribution: Any = declared(None, _AS_A_JOB)
     resources: Any = declared(None, _AS_A_JOB)
-    inputs: dict[str, Any] = declared({}, "`{type, …}` by their names", _ports(InputFile))
-    outputs: dict[str, Any] = declared({}, "`{type, …}` by their names", _ports(OutputFile))
     limits: Any = declared(None, _AS_A_JOB)
     additional_includes: Any = declared(None, "the client puts them into the code")
     identity: Any = declared(None, _AS_A_JOB)
@@ -172,8 +179,26 @@ class ComponentFile(AssetFile):
         expressions.check_variables(self.environment_variables, self.inputs, self.outputs)
 
 
-KEYS = tuple(key for key in keys(ComponentFile) if key not in keys(AssetFile))
-"""Those that decide what a component is."""
+class PipelineComponentFile(ComponentFile):
+    jobs: Any = declared(None, "the steps, as of a pipeline job")
+
+    @rule("jobs")
+    def _steps(self) -> None:
+        if not isinstance(self.jobs, Mapping) or not self.jobs:
+            raise InvalidSpec(
+                "the component has no `jobs`", "write its steps, as of a pipeline", at=["jobs"]
+            )
+
+    @classmethod
+    def _further_faults(cls, body: Any, at: At) -> list[InvalidSpec]:
+        """Steps have expressions of their own kind, which pipelines/ reads."""
+        return super()._further_faults({k: v for k, v in body.items() if k != "jobs"}, at)
+
+
+_FILES: Mapping[str, type[ComponentFile]] = {
+    "command": CommandComponentFile,
+    "pipeline": PipelineComponentFile,
+}
 
 
 def read(document: Mapping[str, Any]) -> ComponentRequest:
@@ -182,11 +207,15 @@ def read(document: Mapping[str, Any]) -> ComponentRequest:
         InvalidSpec: what is wrong, and where.
     """
     kind = check_type(document.get("type"))
-    file = ComponentFile.read(document)
+    model = _FILES[kind]
+    file = model.read(document)
+    own = [key for key in keys(model) if key not in keys(AssetFile)]
     definition = {
-        key: value for key, value in document.items() if key in KEYS and value not in (None, {}, [])
+        key: value for key, value in document.items() if key in own and value not in (None, {}, [])
     }
-    definition |= {"type": kind, "environment": _environment(file.environment)}
+    definition |= {"type": kind}
+    if isinstance(file, CommandComponentFile):
+        definition |= {"environment": _environment(file.environment)}
     definition |= {"inputs": file.inputs} if file.inputs else {}
     definition |= {"outputs": file.outputs} if file.outputs else {}
     return ComponentRequest(
@@ -206,9 +235,9 @@ def check_type(written: Any) -> str:
         InvalidSpec: not the type of a component that can be registered.
     """
     plain = str(written or "command").lower()
-    if plain == "command":
+    if plain in _FILES:
         return plain
-    guess = nearest(plain, ("command", *_NOT_YET))
+    guess = nearest(plain, (*_FILES, *_NOT_YET))
     if guess in _NOT_YET:
         raise InvalidSpec(
             f"components of type `{written}` are not supported yet",

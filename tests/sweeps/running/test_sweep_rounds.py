@@ -19,7 +19,7 @@ from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Status
 from torchyard.sweeps import actions
 from torchyard.sweeps.records.types import Outcome
-from torchyard.sweeps.running import sweep_log
+from torchyard.sweeps.running import rounds
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import people
 from torchyard.workspaces.types import Role
@@ -30,7 +30,7 @@ def _lr(parameters: Mapping[str, Any]) -> float:
 
 
 def _hyperdrive(lab: SweepLab) -> str:
-    return artifacts.file(lab.services, lab.sweep, sweep_log.PATH).read_text()
+    return artifacts.file(lab.services, lab.sweep, rounds.LOG).read_text()
 
 
 def test_a_sweep_runs_its_trials_within_its_limits_and_names_the_best(lab: SweepLab) -> None:

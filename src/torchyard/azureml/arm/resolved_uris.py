@@ -69,10 +69,11 @@ def _location(services: RecordServices, call: Call, asset_id: str) -> tuple[str,
     output = uris.job_output(asset_id)
     if output is not None:
         job = actions.get(services, workspace, output.job)
-        location = outputs.destinations(job).get(output.output)
+        job, name = outputs.maker(services, job, output.output)
+        location = outputs.destinations(job).get(name)
         if location is None:
             raise NotFound(f"job `{output.job}` has no output `{output.output}`")
-        return location.uri, parse_job(job).spec.outputs[output.output].type
+        return location.uri, parse_job(job).spec.outputs[name].type
     reader = Reader(workspace, lambda code_id: "")
     reference = reader.reference(asset_id, "models")
     if reference != asset_id:

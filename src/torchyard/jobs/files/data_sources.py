@@ -7,6 +7,8 @@ Always: a named output is found where its job was told to put it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torchyard.base.errors import NotFound, did_you_mean
 from torchyard.data import actions as data
 from torchyard.data import uris
@@ -36,7 +38,8 @@ def find(services: RecordServices, workspace: str, path: str) -> str:
     job = actions.get(services, workspace, job_uri.job)
     if job_uri.output in _ARTIFACTS:
         return str(DatastoreUri(ARTIFACT_STORE, _join(artifacts_of(job.name), job_uri.path)))
-    return str(_of_output(job, job_uri))
+    job, output = outputs.maker(services, job, job_uri.output)
+    return str(_of_output(job, replace(job_uri, output=output)))
 
 
 def pin(

@@ -8,9 +8,10 @@ sha256, so that a later copy can be checked.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from torchyard.base import files
@@ -21,11 +22,14 @@ from torchyard.data import datastores, uris
 from torchyard.data.datastores import BLOB_STORE, output_of
 from torchyard.data.folders import FolderFiles
 from torchyard.data.uris import DatastoreUri
+from torchyard.jobs import actions
 from torchyard.jobs.records import progress, store
 from torchyard.jobs.records.types import CommandJob, Job, parse_job
 from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.jobs.spec.inputs import RW_MOUNT, Output
 
+MADE_BY = "torchyard.outputs_made_by"
+"""The property of a job without ranks that says which output of which job each of its own is."""
 # What a job finds in an output in `rw_mount` is copied to its node.
 _MOST_FILES = 10_000
 _MOST_BYTES = 10 << 30
@@ -119,6 +123,30 @@ def destinations_of(job: CommandJob) -> dict[str, OutputPlace]:
     }
 
 
+def made_by(made: Mapping[str, tuple[str, str]]) -> str:
+    """The value of `MADE_BY`."""
+    return json.dumps(made)
+
+
+def maker(services: RecordServices, job: Job, output: str) -> tuple[Job, str]:
+    """The job that makes an output, and what it is called there: for most jobs they themselves.
+
+    Raises:
+        NotFound: that job was deleted.
+    """
+    made = _made(job).get(output)
+    if made is None:
+        return job, output
+    return actions.get(services, job.workspace, made[0]), made[1]
+
+
+def _made(job: Job) -> dict[str, tuple[str, str]]:
+    if job.has_ranks:
+        return {}
+    made: dict[str, tuple[str, str]] = json.loads(job.properties.get(MADE_BY) or "{}")
+    return made
+
+
 def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int]]:
     """(output, path below it, size in bytes) for every file of every named output, but for what
     another job has written to the same place since this one started.
@@ -126,6 +154,12 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
     Raises:
         Unreachable: a datastore does not answer.
     """
+    for name in _made(job):
+        with suppress(NotFound):
+            child, output = maker(services, job, name)
+            for found, path, size_bytes in list_files(services, child):
+                if found == output:
+                    yield name, path, size_bytes
     for output, output_place in destinations(job).items():
         at = _at(services, job, output_place)
         replaced = _replaced(services, job, output_place, at)
@@ -248,6 +282,7 @@ def file(
     Raises:
         NotFound: there is none.
     """
+    job, output = maker(services, job, output)
     output_place = _destination_by_name(job, output)
     clean = files.safe_relative(path)
     at = _at(services, job, output_place)

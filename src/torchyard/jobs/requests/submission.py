@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -73,11 +73,19 @@ class Checked:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-def check(services: Services, workspace: str, document: Any, *, uploaded: bool = True) -> Checked:
+def check(
+    services: Services,
+    workspace: str,
+    document: Any,
+    *,
+    uploaded: bool = True,
+    made: Collection[str] = (),
+) -> Checked:
     """Check a job file as far as possible without running it.
 
     Args:
         uploaded: False accepts `local:` where a folder is yet to be uploaded.
+        made: inputs that another job has yet to make, whose paths say nothing.
 
     Raises:
         InvalidSpec: what is wrong, and where; what else is, as its `others`.
@@ -111,7 +119,7 @@ def check(services: Services, workspace: str, document: Any, *, uploaded: bool =
             *("compute", "distribution", "properties", "resources"),
         ),
         of(lambda: checks.check(job.recipients, services.messages), "properties"),
-        of(lambda: _pins(services, workspace, job, uploaded), "inputs"),
+        of(lambda: _pins(services, workspace, job, uploaded, made), "inputs"),
         of(lambda: _output_notices(services, workspace, job), "outputs"),
         body=document,
     )
@@ -151,14 +159,18 @@ def _placed(
     return job, [*chosen, *_fits(services, workspace.name, job, rehearsed)]
 
 
-def _pins(services: Services, workspace: str, job: JobSpec, uploaded: bool) -> dict[str, Pinned]:
+def _pins(
+    services: Services, workspace: str, job: JobSpec, uploaded: bool, made: Collection[str]
+) -> dict[str, Pinned]:
     """What the inputs that are files stand for."""
 
     def pinned(job_input: Input, at: At) -> Pinned:
         pin = partial(pinning.pin, services, workspace, job.name, job_input, uploaded)
         return _at((*at, "path"), pin)
 
-    files = {name: each for name, each in job.inputs.items() if each.type != LITERAL}
+    files = {
+        name: each for name, each in job.inputs.items() if each.type != LITERAL and name not in made
+    }
     return entries(files, ("inputs",), pinned)
 
 

@@ -154,7 +154,7 @@ class InputFile(JobPart):
                 at=(key,),
             )
         value = self.value or ""
-        if self.type and "${{" not in value and not _is_a(self.type, value):
+        if self.type and "${{" not in value and not is_a(self.type, value):
             raise InvalidSpec(
                 f"the `value` of input `{name}` is not of its `type: {self.type}`: `{value[:80]}`",
                 _EXAMPLES[self.type],
@@ -252,7 +252,7 @@ def _output(value: Any, at: At) -> Output:
     return within(at, OutputFile.read(value or {}, at).of, name)
 
 
-def _is_a(kind: str, text_value: str) -> bool:
+def is_a(kind: str, text_value: str) -> bool:
     """Whether a script gets from the text what its type promises, as azure-ai-ml reads it."""
     if kind == "boolean":
         return text_value.lower() in ("true", "false")

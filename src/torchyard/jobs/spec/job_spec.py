@@ -77,16 +77,15 @@ _SHELL_NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]{0,80})\b")
 _INPUT_VARIABLE = "AZURE_ML_INPUT_"
 _MOST_UNUSED = 10
 _LITERALS = {"type": ["string", "number", "boolean", "null"]}
-_AS_STEPS = Key("submit its steps as jobs of `type: command`", "refused")
 _AS_TRAINING = Key("run your own training as a `type: command` job", "refused")
 _AS_INPUT = Key("name the data as an input of a `type: command` job", "refused")
 TYPE = Choice(
     command=Key("may be left out"),
     sweep=Key("many trials of one command: see the guide on sweeps"),
-    pipeline=_AS_STEPS,
+    pipeline=Key("steps that hand data on: see the guide on pipelines"),
     spark=Key("run the framework from the command of a `type: command` job", "refused"),
     automl=_AS_TRAINING,
-    parallel=_AS_STEPS,
+    parallel=Key("loop over the data in the script of a `type: command` job", "refused"),
     finetuning=_AS_TRAINING,
     distillation=_AS_TRAINING,
     **{"import": _AS_INPUT},
@@ -462,8 +461,9 @@ def _refuse_other_types(job: Mapping[str, Any]) -> None:
     hint = "submit it as a job of its own, or write `type: command`"
     if TYPE.values[kind].support == "refused":
         hint = TYPE.values[kind].note
+    here = " here" if TYPE.values[kind].support == "honoured" else ""
     raise InvalidSpec(
-        f"this is a {kind} job, which is not served" + (" here" if kind == "sweep" else ""),
+        f"this is a {kind} job, which is not served{here}",
         hint,
         code="not_served",
         at=("type",) if job.get("type") is not None else (sign,),

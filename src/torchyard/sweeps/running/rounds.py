@@ -21,16 +21,18 @@ from torchyard.base.db import Database
 from torchyard.base.errors import DatabaseUnreachable, DiskFull, TorchyardError
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError, Status
-from torchyard.jobs.requests import parents, submission
+from torchyard.jobs.requests import parent_logs, parents, submission
 from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.sweeps.records import trial_store
 from torchyard.sweeps.records.types import Outcome, Trial
-from torchyard.sweeps.running import climbing, failures, sweep_log, trial_ends
+from torchyard.sweeps.running import climbing, failures, trial_ends
 from torchyard.sweeps.running.state import SweepState, load, spec_of
 from torchyard.sweeps.search.search import Search, needed
 from torchyard.sweeps.spec.trial_command import text
 from torchyard.workspaces.types import Identity, TokenKind
 
+LOG = "azureml-logs/hyperdrive.txt"
+"""As Azure's clients look for it."""
 TIMEOUT, CANCELED = "sweep_timeout", "sweep_ended"
 BEST_CHILD = "best_child_run_id"
 SCORE = "score"
@@ -64,7 +66,7 @@ def run(services: Services, search: Search, state: SweepState) -> bool:
 
 def _write_log(services: FileServices, state: SweepState) -> None:
     lines, state.log = state.log, []
-    sweep_log.add(services, state.job, state.masker, lines)
+    parent_logs.add(services, state.job, LOG, lines)
 
 
 def _refresh(db: Database, state: SweepState) -> bool:

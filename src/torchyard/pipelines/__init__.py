@@ -1,0 +1,1 @@
+"""Pipelines: jobs whose steps are jobs."""

@@ -1,0 +1,76 @@
+"""What people and protocols can do with pipelines.
+
+Owns: checking, creating and canceling them, reading their steps.
+Leaves: reading, listing, archiving and deleting to jobs/actions.py and jobs/cleanup/deletion.py,
+which a pipeline's row obeys as any job's; the rounds to running/keeper.py.
+Always: a pipeline is stored whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.base.errors import InvalidInput
+from torchyard.jobs import actions as jobs
+from torchyard.jobs.records.types import Job, JobError
+from torchyard.jobs.requests import parents
+from torchyard.jobs.services import RecordServices, Services
+from torchyard.pipelines.records import step_store
+from torchyard.pipelines.records.step_store import StepRow
+from torchyard.pipelines.running import creation, news
+from torchyard.workspaces.types import Identity
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """A step with its job, None before there is one, and where it was deleted."""
+
+    row: StepRow
+    job: Job | None
+
+
+def steps(services: RecordServices, pipeline: Job) -> list[ShownStep]:
+    """The steps in the order in which they can run.
+
+    Raises:
+        InvalidInput: the job is no pipeline.
+    """
+    with services.db.read() as connection:
+        if step_store.pipeline_of(connection, pipeline.id) is None:
+            raise InvalidInput(
+                f"job `{pipeline.name}` is no pipeline",
+                "`yard job create` makes one of a file with `type: pipeline`",
+            )
+        rows = step_store.steps_of(connection, pipeline.id)
+        by_id = parents.by_id(connection, [row.child_id for row in rows if row.child_id])
+    return [ShownStep(row, by_id.get(row.child_id or 0)) for row in rows]
+
+
+class PipelineJobs:
+    """The type `pipeline`, as jobs/ calls it; see `JobType`."""
+
+    def check(
+        self, services: Services, workspace: str, document: Mapping[str, Any], uploaded: bool
+    ) -> tuple[str, ...]:
+        return creation.check(services, workspace, document, uploaded).notices
+
+    def create(
+        self, services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+    ) -> tuple[Job, bool]:
+        return creation.create(services, workspace, document, identity)
+
+    def cancel(self, services: Services, job: Job, why: JobError | None, kill: bool) -> Job:
+        """The keeper cancels the steps; with `kill` they are ended here, at once."""
+        with services.db.write() as connection:
+            parents.request_cancel(connection, job, why, services.clock.now())
+        services.signals.notify(jobs.job_key(job))
+        services.signals.notify(news.PIPELINES)
+        for step in steps(services, job) if kill else ():
+            if step.job is not None and not step.job.status.ended:
+                jobs.cancel(services, job.workspace, step.job.name, why, kill=True)
+        return jobs.get(services, job.workspace, job.name)
+
+
+JOBS = PipelineJobs()

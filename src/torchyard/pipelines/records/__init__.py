@@ -1,0 +1,1 @@
+"""The rows of pipelines and of their steps."""

@@ -1,0 +1,1 @@
+"""What keeps pipelines going."""

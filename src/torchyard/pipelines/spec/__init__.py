@@ -1,0 +1,1 @@
+"""The pipeline file, and the graph of steps that it is."""
