@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import steps
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import InvalidInput, InvalidSpec
 from torchyard.jobs.spec import job_spec, retry
 
 
@@ -63,3 +63,19 @@ def test_a_comma_in_a_pattern_is_the_patterns_own() -> None:
     policy = retry.read({"torchyard.retry.max_attempts": "2", "torchyard.retry.on": written})
     assert [matcher.kind for matcher in policy.on] == ["log", "exit"]
     assert policy.patterns == [r"a,\/b"]
+
+
+def test_of_many_unknown_keys_a_few_are_told_at_once() -> None:
+    document = {str(number): 1 for number in range(20_000)}
+
+    def refused() -> None:
+        with pytest.raises(InvalidInput) as error:
+            job_spec.read(document)
+        assert isinstance(error.value, InvalidSpec)
+        assert [each.at for each in (error.value, *error.value.others)] == [
+            (str(number),) for number in range(20)
+        ]
+        rest, _ = job_spec.read_rest(document, error.value)
+        assert rest.inputs == {}
+
+    steps.at_most(2_000_000, refused)

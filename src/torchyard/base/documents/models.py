@@ -123,10 +123,14 @@ class Document(BaseModel):
         if not isinstance(body, Mapping):
             raise PydanticCustomError("mapping", "wrong", {})
         known = keys(cls)
-        named = ((shown_key(key), value) for key, value in body.items())
-        if _is_lenient.get():
-            return {name: value for name, value in named if value is not None and name in known}
-        return {name: value for name, value in named if value is not None or name not in known}
+        named = {shown_key(key): value for key, value in body.items()}
+        unknown = [name for name in named if name not in known]
+        # Of a hundred thousand, no more are told.
+        for name in unknown if _is_lenient.get() else unknown[MOST:]:
+            del named[name]
+        return {
+            name: value for name, value in named.items() if value is not None or name not in known
+        }
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -167,6 +171,8 @@ class Document(BaseModel):
                 found, left_out = cls._faults(rest, errors, at, named)
                 faults += found
                 broken |= left_out
+                if len(faults) >= MOST:
+                    break  # no more are told
         # An unknown key may be a misspelling of the one that is missing.
         unknown = {fault.at[:-1] for fault in faults if fault.is_of_key}
         faults += [

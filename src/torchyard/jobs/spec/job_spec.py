@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from torchyard.base.documents import expressions
 from torchyard.base.documents.checks import TEXT, At, By, Choice, Key, Text, Texts
 from torchyard.base.documents.faults import together
-from torchyard.base.documents.models import File, declared, refused, rule
+from torchyard.base.documents.models import File, declared, keys, refused, rule
 from torchyard.base.errors import InvalidSpec, nearest
 from torchyard.base.fields import bounded, text, texts
 from torchyard.environments.documents import EnvironmentKeys
@@ -418,6 +418,7 @@ def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[JobSpec,
         InvalidSpec: the fault, where nothing can be said of the rest.
     """
     wrong: set[str] = set()
+    known = {key: document[key] for key in keys(JobFile) if key in document}
     error = fault
     while True:
         found = {str(each.at[0]) for each in (error, *error.others) if each.at}
@@ -426,7 +427,7 @@ def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[JobSpec,
         if found <= wrong or found & {"type", *_SIGNS}:
             raise fault
         wrong |= found
-        rest = {key: value for key, value in document.items() if str(key) not in wrong}
+        rest = {key: value for key, value in known.items() if key not in wrong}
         try:
             return read({**_NEUTRAL, **rest}), frozenset(wrong)
         except InvalidSpec as further:
