@@ -64,7 +64,9 @@ class ResourceIds:
         return assets.version_id(self.call, "components", reference)
 
     def data(self, type: str, path: str) -> str:
-        return job_resources.input_uri(self.call, type, path)
+        uri = job_resources.input_uri(self.call, type, path)
+        # In a pipeline, clients send back only a bare resource path.
+        return uri.removeprefix("azureml:") if uri.startswith("azureml:/subscriptions/") else uri
 
     def uri(self, path: str) -> str:
         return assets.long_uri(self.call, path)

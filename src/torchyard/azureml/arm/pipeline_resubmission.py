@@ -9,11 +9,13 @@ secrets count as equal where a client only saw a placeholder.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torchyard.azureml.arm.pipeline_documents import KIND
 from torchyard.azureml.arm.pipeline_resources import content
 from torchyard.base.documents import secret_variables
+from torchyard.data import uris
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import resubmission
 from torchyard.jobs.services import FileServices
@@ -25,8 +27,11 @@ _KEYS = {"computeId": "compute", "componentId": "component"}
 _DEFAULTS = {"continue_on_step_failure": True, "force_rerun": False}
 
 
+@dataclass(frozen=True)
 class _Plain:
     """References in their shortest form, so that those that mean the same are equal."""
+
+    workspace: str
 
     def name(self, type: str, reference: str) -> str:
         return reference.removeprefix("azureml:")
@@ -35,10 +40,11 @@ class _Plain:
         return reference.removeprefix("azureml:")
 
     def data(self, type: str, path: str) -> str:
-        return path
+        return self.uri(path)
 
     def uri(self, path: str) -> str:
-        return path
+        place = uris.datastore(path, self.workspace)
+        return path if place is None else str(place)
 
 
 def require_same(services: FileServices, job: Job, document: dict[str, Any]) -> None:
@@ -48,16 +54,17 @@ def require_same(services: FileServices, job: Job, document: dict[str, Any]) -> 
     """
     if document.get("type") != KIND:
         raise resubmission.conflict(job, ["type"])
-    before = _content(job.document)
-    after = _content(_with_secrets(job.document, document))
+    ids = _Plain(job.workspace)
+    before = _content(job.document, ids)
+    after = _content(_with_secrets(job.document, document), ids)
     _pin(services, job, before, after)
     names = [_KEYS.get(key, key) for key in before if before[key] != after[key]]
     if names:
         raise resubmission.conflict(job, names)
 
 
-def _content(document: Mapping[str, Any]) -> dict[str, Any]:
-    found = content(document, _Plain())
+def _content(document: Mapping[str, Any], ids: _Plain) -> dict[str, Any]:
+    found = content(document, ids)
     found["settings"] = {**_DEFAULTS, **found["settings"]}
     return found
 
