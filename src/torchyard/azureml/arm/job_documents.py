@@ -297,7 +297,8 @@ def _limits(reader: Reader, value: Any) -> dict[str, Any]:
     refuse_others(document, ("jobLimitsType", "timeout"), at)
     if not document.get("timeout"):
         return {}
-    return {"limits": {"timeout": duration_s(text_at(document["timeout"], "timeout", at), at)}}
+    timeout = text_at(document["timeout"], "timeout", at)
+    return {"limits": {"timeout": duration_s(timeout, (*at, "timeout"))}}
 
 
 def _identity(reader: Reader, value: Any) -> dict[str, Any]:
