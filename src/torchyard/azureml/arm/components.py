@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchyard.azureml.arm import assets as arm
+from torchyard.azureml.arm import pipeline_documents, pipeline_resources
 from torchyard.azureml.arm.assets import AssetVersion
 from torchyard.azureml.arm.codes import snapshot_of_code
 from torchyard.azureml.arm.job_documents import Reader
@@ -24,12 +25,16 @@ from torchyard.components.types import Component
 from torchyard.data.codes import Places
 
 NOUN = "component"
-ANONYMOUS = "azureml_anonymous"
+ANONYMOUS = pipeline_resources.ANONYMOUS_COMPONENT
 _DEFAULT = "azureml_default"
 _SNAPSHOT = "snapshot:"
 # The client writes these about itself; the spec has them twice, or they are not part of the
-# content.
-_LEFT_OUT = ("_source", "$schema", "schema", "name", "version", "description", "tags", "properties")
+# content. It keeps `id` of a component that it has registered before.
+_LEFT_OUT = (
+    *("_source", "$schema", "schema", "id", "creation_context"),
+    *("name", "version", "description", "tags", "properties"),
+)
+_PIPELINES = ("pipeline", "pipeline_component")
 
 
 class ComponentAssets:
@@ -85,17 +90,32 @@ class ComponentAssets:
                 "the component has no `componentSpec`", at=["properties", "componentSpec"]
             )
         documents.check_type(spec.get("type"))
-        document = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
-        if isinstance(document.get("environment"), str):
-            reader = Reader(call.workspace.name, lambda code: self._snapshot(call, code))
-            document["environment"] = reader.reference(document["environment"], "environments")
-        code = document.get("code")
-        if isinstance(code, str) and not code.startswith(_SNAPSHOT):
-            document["code"] = _SNAPSHOT + self._snapshot(call, code)
-        return document
+        reader = Reader(call.workspace.name, lambda code: self._snapshot(call, code))
+        return document_of(reader, spec)
 
     def _snapshot(self, call: Call, code_id: str) -> str:
         return snapshot_of_code(self._storage, call, code_id)
+
+
+def document_of(reader: Reader, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The document that a spec stands for, without what it says of its version.
+
+    Raises:
+        InvalidSpec: a step of a pipeline has a value of the wrong form, or an unknown key.
+        NotFound: it names something in another workspace.
+    """
+    document = {key: value for key, value in spec.items() if key not in _LEFT_OUT}
+    if str(spec.get("type") or "").lower() in _PIPELINES:
+        at = ("properties", "componentSpec", "jobs")
+        steps = pipeline_documents.nodes(reader, spec.get("jobs") or {}, at)
+        content = {key: value for key, value in document.items() if value is not None}
+        return {**content, "type": pipeline_documents.KIND, "jobs": steps}
+    if isinstance(document.get("environment"), str):
+        document["environment"] = reader.reference(document["environment"], "environments")
+    code = document.get("code")
+    if isinstance(code, str) and not code.startswith(_SNAPSHOT):
+        document["code"] = _SNAPSHOT + reader.snapshot_of(code)
+    return document
 
 
 def spec_of(call: Call, component: Component) -> dict[str, Any]:
@@ -114,6 +134,9 @@ def spec_of(call: Call, component: Component) -> dict[str, Any]:
     if isinstance(code, str) and code.startswith(_SNAPSHOT):
         path = call.id("codes", code.removeprefix(_SNAPSHOT), "versions", "1")
         spec["code"] = f"azureml:{path}"
+    if spec.get("type") == pipeline_documents.KIND:
+        steps = pipeline_resources.masked(spec).get("jobs") or {}
+        spec["jobs"] = pipeline_resources.nodes(steps, pipeline_resources.ResourceIds(call))
     for key in ("inputs", "outputs"):
         spec[key] = {name: dict(port) for name, port in (spec.get(key) or {}).items()}
     return {key: value for key, value in spec.items() if value != ""}

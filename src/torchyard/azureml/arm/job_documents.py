@@ -76,7 +76,7 @@ SAME_KEYS = {
     "properties": "properties",
     "parentJobName": "parent_job_name",
 }
-
+COMPONENT_KEY = "componentId"
 
 KeyReader = Callable[["Reader", Any], dict[str, Any]]
 """What one key of Azure's means in our document."""
@@ -99,18 +99,10 @@ class Reader:
         """
         kind = str(properties.get("jobType") or "")
         if kind.lower() != "command":
-            subject = NOT_SERVED.get(kind.lower(), f"jobs of type `{kind[:40]}`")
-            # `data.import_data` sends a pipeline of one step.
-            written = properties.get("properties")
-            if isinstance(written, Mapping) and _IMPORTED in written:
-                subject = "imports of data by a connection"
-            raise NotServed(
-                f"torchyard does not serve {subject} yet",
-                "submit its parts as command jobs; see docs/reference/azure-ml.md",
-                at=["properties", "jobType"],
-            )
+            refuse_imports(properties)
+            raise _not_served(NOT_SERVED.get(kind.lower(), f"jobs of type `{kind[:40]}`"))
         same = {"command": "command", **SAME_KEYS}
-        return self.read_keys({"name": name}, properties, same, _READERS)
+        return self.read_keys({"name": name}, properties, same, JOB_READERS)
 
     def read_keys(
         self,
@@ -216,6 +208,24 @@ class Reader:
         return input
 
 
+def refuse_imports(properties: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        NotServed: it is what `data.import_data` sends, a pipeline of one step.
+    """
+    written = properties.get("properties")
+    if isinstance(written, Mapping) and _IMPORTED in written:
+        raise _not_served("imports of data by a connection")
+
+
+def _not_served(subject: str) -> NotServed:
+    return NotServed(
+        f"torchyard does not serve {subject} yet",
+        "submit its parts as command jobs; see docs/reference/azure-ml.md",
+        at=["properties", "jobType"],
+    )
+
+
 def duration_ms(text: str, at: tuple[str, ...] = ()) -> int:
     """The milliseconds of an ISO 8601 duration without years and months.
 
@@ -287,7 +297,8 @@ def _limits(reader: Reader, value: Any) -> dict[str, Any]:
     refuse_others(document, ("jobLimitsType", "timeout"), at)
     if not document.get("timeout"):
         return {}
-    return {"limits": {"timeout": duration_s(text_at(document["timeout"], "timeout", at), at)}}
+    timeout = text_at(document["timeout"], "timeout", at)
+    return {"limits": {"timeout": duration_s(timeout, (*at, "timeout"))}}
 
 
 def _identity(reader: Reader, value: Any) -> dict[str, Any]:
@@ -389,7 +400,7 @@ COMMON_READERS: Mapping[str, KeyReader] = {
     "queueSettings": _queue_settings,
     "notificationSetting": _notification,
 }
-_READERS: Mapping[str, KeyReader] = {
+JOB_READERS: Mapping[str, KeyReader] = {
     **TRIAL_READERS,
     **COMMON_READERS,
     "limits": _limits,

@@ -27,8 +27,8 @@ ANONYMOUS = "CliV2AnonymousEnvironment"
 """Azure's clients' name for an environment without a name."""
 
 _SNAPSHOT = "snapshot:"
-_DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
-_MODES = {
+DISTRIBUTIONS = {"pytorch": "PyTorch", "mpi": "Mpi", "tensorflow": "TensorFlow"}
+MODES = {
     "ro_mount": "ReadOnlyMount",
     "rw_mount": "ReadWriteMount",
     "mount": "ReadWriteMount",
@@ -44,7 +44,7 @@ _IDENTITIES = {
     "managed": "Managed",
     "managedidentity": "Managed",
 }
-_TIERS = {"spot": "Spot", "basic": "Basic", "standard": "Standard", "premium": "Premium"}
+TIERS = {"spot": "Spot", "basic": "Basic", "standard": "Standard", "premium": "Premium"}
 SERVICE_TYPES = {
     "jupyter_lab": "JupyterLab",
     "tensor_board": "TensorBoard",
@@ -129,7 +129,22 @@ def trial_parts(
 
 def common_parts(call: Call, job: Job, read: JobSpec) -> dict[str, Any]:
     """What every type of job has at its top."""
-    described: dict[str, Any] = job_masking.masked(
+    return {
+        **described(job),
+        "computeId": call.id("computes", read.compute),
+        "inputs": _inputs(call, job, read.inputs),
+        "outputs": {name: _output(call, output) for name, output in read.outputs.items()},
+        "identity": identity(job.document),
+        "queueSettings": _queue(read, job.document),
+        "notificationSetting": _notification(read),
+        "parentJobName": read.parent_job_name or None,
+        "services": services(call, job, read.services if job.has_ranks else {}),
+    }
+
+
+def described(job: Job) -> dict[str, Any]:
+    """Status and labels, which every type of job has."""
+    labels: dict[str, Any] = job_masking.masked(
         job,
         {
             "displayName": job.display_name,
@@ -139,19 +154,7 @@ def common_parts(call: Call, job: Job, read: JobSpec) -> dict[str, Any]:
             "experimentName": job.experiment_name,
         },
     )
-    return {
-        "status": job.status.value,
-        "isArchived": job.archived,
-        **described,
-        "computeId": call.id("computes", read.compute),
-        "inputs": _inputs(call, job, read.inputs),
-        "outputs": {name: _output(call, output) for name, output in read.outputs.items()},
-        "identity": _identity(job.document),
-        "queueSettings": _queue(read, job.document),
-        "notificationSetting": _notification(read),
-        "parentJobName": read.parent_job_name or None,
-        "services": services(call, job, read.services if job.has_ranks else {}),
-    }
+    return {"status": job.status.value, "isArchived": job.archived, **labels}
 
 
 def _code(call: Call, code: str) -> str | None:
@@ -173,26 +176,39 @@ def _inputs(call: Call, job: Job, inputs: Mapping[str, Input]) -> dict[str, Any]
 def _input(call: Call, job_input: Input) -> dict[str, Any]:
     if job_input.type == LITERAL:
         return {"jobInputType": LITERAL, "value": job_input.value}
-    type = "models" if job_input.type in MODEL_TYPES else "data"
-    path = assets.long_uri(call, job_input.path)
-    if path.startswith("azureml:") and not path.startswith("azureml:/"):
-        path = f"azureml:{assets.version_id(call, type, path)}"
-    return {"jobInputType": job_input.type, "uri": path, "mode": _MODES[job_input.mode]}
+    uri = input_uri(call, job_input.type, job_input.path)
+    return {"jobInputType": job_input.type, "uri": uri, "mode": MODES[job_input.mode]}
+
+
+def input_uri(call: Call, type: str, path: str) -> str:
+    """The path of an input as Azure writes it.
+
+    Args:
+        type: of the input.
+    """
+    uri = assets.long_uri(call, path)
+    if not uri.startswith("azureml:") or uri.startswith("azureml:/"):
+        return uri
+    return f"azureml:{assets.version_id(call, 'models' if type in MODEL_TYPES else 'data', uri)}"
+
+
+def output_type(type: str) -> str:
+    """Azure's clients know no type for ONNX."""
+    return "custom_model" if type == ONNX_TYPE else type
 
 
 def _output(call: Call, job_output: Output) -> dict[str, Any]:
     return {
-        # Azure's clients know no type for ONNX.
-        "jobOutputType": "custom_model" if job_output.type == ONNX_TYPE else job_output.type,
+        "jobOutputType": output_type(job_output.type),
         "uri": assets.long_uri(call, job_output.path) or None,
-        "mode": _MODES[job_output.mode],
+        "mode": MODES[job_output.mode],
         "assetName": job_output.name or None,
         "assetVersion": job_output.version or None,
     }
 
 
 def _distribution(read: JobSpec) -> dict[str, Any] | None:
-    kind = _DISTRIBUTIONS.get(read.distribution)
+    kind = DISTRIBUTIONS.get(read.distribution)
     if kind is None:
         return None
     distribution: dict[str, Any] = {"distributionType": kind}
@@ -223,7 +239,7 @@ def _limits(read: JobSpec) -> dict[str, Any] | None:
     return {"jobLimitsType": "Command", "timeout": duration(read.timeout_s)}
 
 
-def _identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def identity(document: Mapping[str, Any]) -> dict[str, Any] | None:
     written = str((document.get("identity") or {}).get("type") or "")
     kind = _IDENTITIES.get(written.replace("_", "").lower())
     return None if kind is None else {"identityType": kind}
@@ -244,4 +260,4 @@ def _queue(read: JobSpec, document: Mapping[str, Any]) -> dict[str, Any] | None:
     if not document.get("queue_settings"):
         return None
     numbers = {name: number for number, name in PRIORITIES.items()}
-    return {"jobTier": _TIERS[read.job_tier], "priority": numbers[read.priority]}
+    return {"jobTier": TIERS[read.job_tier], "priority": numbers[read.priority]}

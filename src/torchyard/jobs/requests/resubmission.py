@@ -63,7 +63,7 @@ def differing(services: FileServices, job: Job, stored: JobSpec, request: JobSpe
         if getattr(request, name) == _DEFAULTS[name]:
             ignored[name] = getattr(stored, name)
     inputs = {
-        name: _pinned(services, job, job_input, stored.inputs.get(name))
+        name: pinned(services, job, job_input, stored.inputs.get(name))
         for name, job_input in request.inputs.items()
     }
     request = replace(request, **ignored, inputs=inputs)
@@ -90,7 +90,8 @@ def _with_secrets(job: Job, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "environment_variables": filled}
 
 
-def _pinned(services: FileServices, job: Job, job_input: Input, stored: Input | None) -> Input:
+def pinned(services: FileServices, job: Job, job_input: Input, stored: Input | None) -> Input:
+    """An input of a request, pinned as that of the stored job was."""
     if stored is None or job_input == stored or not job_input.path:
         return job_input
     try:
