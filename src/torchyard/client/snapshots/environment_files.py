@@ -19,6 +19,7 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.client.snapshots import snapshot
 from torchyard.client.snapshots.local_paths import (
     At,
+    KnownFiles,
     LocalPath,
     Places,
     existing,
@@ -32,34 +33,45 @@ from torchyard.client.snapshots.walk import Found, Limits
 
 
 def find(
-    environment: Any, folder: Path, limits: Limits, at: At, positions: Places
+    environment: Any,
+    folder: Path,
+    limits: Limits,
+    at: At,
+    positions: Places,
+    known: KnownFiles | None = None,
 ) -> tuple[Any, list[LocalPath]]:
     """An environment of a job with its files read into it, and its build context.
 
     Args:
         limits: for a build context.
         positions: gets the position of each value of those files.
+        known: YAML files that were read before; gets those that are read.
 
     Raises:
         InvalidSpec: a file that is not there, or can't be read.
     """
     if isinstance(environment, str) and environment.lower().startswith("file:"):
         file = existing(environment, folder, at)
-        environment = read_yaml(file, at, positions)
+        environment = read_yaml(file, at, positions, known)
         folder = file.parent
     if not isinstance(environment, dict):
         return environment, []
-    return with_context(read(environment, folder, at, positions), folder, at, limits)
+    return with_context(read(environment, folder, at, positions, known), folder, at, limits)
 
 
 def read(
-    document: Mapping[str, Any], folder: Path, at: At = (), positions: Places | None = None
+    document: Mapping[str, Any],
+    folder: Path,
+    at: At = (),
+    positions: Places | None = None,
+    known: KnownFiles | None = None,
 ) -> dict[str, Any]:
     """An environment's document with the files that it names read into it.
 
     Args:
         at: its place in the document around it.
         positions: gets the position of each value of those files.
+        known: YAML files that were read before; gets those that are read.
 
     Raises:
         InvalidSpec: a file that is not there, or can't be read.
@@ -69,7 +81,7 @@ def read(
     conda = body.get("conda_file")
     if isinstance(conda, str):
         here = (*at, "conda_file")
-        body["conda_file"] = read_yaml(existing(conda, folder, here), here, positions)
+        body["conda_file"] = read_yaml(existing(conda, folder, here), here, positions, known)
     pip = body.get("pip_requirements")
     # A text of several lines is not a path.
     if isinstance(pip, str) and "\n" not in pip.strip():

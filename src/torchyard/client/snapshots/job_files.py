@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchyard.base.documents.faults import joined, without
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
@@ -27,6 +27,7 @@ from torchyard.client.snapshots import code_includes, environment_files, git, sn
 from torchyard.client.snapshots.code_includes import Include
 from torchyard.client.snapshots.local_paths import (
     At,
+    KnownFiles,
     LocalPath,
     Places,
     check_kind,
@@ -37,9 +38,6 @@ from torchyard.client.snapshots.local_paths import (
     read_yaml,
 )
 from torchyard.client.snapshots.walk import CODE_LIMITS, Found, LeftOut, Limits
-
-if TYPE_CHECKING:
-    from torchyard.base.documents.yaml_files import YamlFile
 
 LEFT_OUT = "torchyard.left_out"
 _MOST_LEFT_OUT = 4000
@@ -274,7 +272,7 @@ class _Finder:
         self.errors: list[TorchyardError] = []
         self.left_out = left_out
         self._limits = limits
-        self._contents: dict[Path, YamlFile] = {}
+        self._known: KnownFiles = {}
         self._walked: dict[tuple[Path, bool], list[Found]] = {}
 
     @contextmanager
@@ -321,7 +319,7 @@ class _Finder:
             file = existing(component, folder, at)
             folder, files = file.parent, (*files, Path(os.path.realpath(file)))
             _check_circle(files, at)
-            component = read_yaml(file, at, self.places, self._contents)
+            component = read_yaml(file, at, self.places, self._known)
             code_includes.add_listed(component, file, at, self.places)
             component.pop("$schema", None)
             if key == "trial":
@@ -393,7 +391,7 @@ class _Finder:
         while environment is not None:
             try:
                 part.body["environment"], contexts = environment_files.find(
-                    environment, part.folder, self._limits, at, self.places
+                    environment, part.folder, self._limits, at, self.places, self._known
                 )
                 self.paths += contexts
                 return

@@ -30,6 +30,8 @@ At = tuple[str | int, ...]
 Places = dict[At, str]
 """The position of each value that was read from a file which the document names."""
 
+KnownFiles = dict[Path, "YamlFile"]
+
 _ELSEWHERE = re.compile(
     r"^(azureml:|/subscriptions/|snapshot:|runs:/|git\+|git@|\$\{\{|[a-z][a-z0-9+.-]+://)", re.I
 )
@@ -134,7 +136,7 @@ def check_kind(kind: Any, path: Path, text: str, at: At, noun: str = "input") ->
 
 
 def read_yaml(
-    file: Path, at: At, positions: Places, known: dict[Path, YamlFile] | None = None
+    file: Path, at: At, positions: Places, known: KnownFiles | None = None
 ) -> dict[str, Any]:
     """The mapping in `file`, which stands at `at`; the caller's own.
 
