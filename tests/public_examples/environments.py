@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from torchyard.base.errors import TorchyardError
-from torchyard.client.snapshots.job_files import environment_files
+from torchyard.client.snapshots.environment_files import read
 from torchyard.environments import definition
 from torchyard.environments.types import Platform
 
@@ -126,7 +126,7 @@ def outcome(use: Use, registered: set[str]) -> str:
             return "a file beside the job, which is read"
     try:
         if isinstance(environment, dict):
-            environment = environment_files(environment, use.folder)
+            environment = read(environment, use.folder)
         if isinstance(environment, dict) and "build" in environment:
             return "built by podman or docker, where the server's machine has one"
         spec = definition.resolve(environment, PLATFORM)

@@ -100,7 +100,7 @@ class Assets(Generic[AnyAsset]):
         Raises:
             InvalidInput: the local path does not exist, or is not of the given type.
         """
-        from torchyard.client.snapshots.job_files import is_elsewhere
+        from torchyard.client.snapshots.local_paths import is_elsewhere
 
         body = dict(document)
         path = body.get("path")
@@ -202,7 +202,7 @@ class Assets(Generic[AnyAsset]):
     def _upload(
         self, body: Mapping[str, Any], path: str, folder: Path, progress: Progress | None
     ) -> str:
-        from torchyard.client.snapshots.job_files import check_kind, local_path
+        from torchyard.client.snapshots.local_paths import check_kind, local_path
 
         source = local_path(path, folder)
         if not source.exists():

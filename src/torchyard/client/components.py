@@ -40,14 +40,18 @@ class Components(Assets[Component]):
         document: Mapping[str, Any],
         folder: Path | None = None,
         progress: Progress | None = None,
+        *,
+        file: Path | None = None,
     ) -> Component:
         """Register a version of `document["name"]`, the next one unless it names one.
 
         Args:
-            document: name, command, environment and maybe code, inputs, outputs; local paths in
-                it are relative to `folder`.
+            document: name, command, environment and maybe code, inputs, outputs, or the `jobs` of
+                a pipeline component; local paths in it are relative to `folder`.
             folder: the current one when None.
             progress: called as the code is uploaded.
+            file: where the document stands; `train.additional_includes` beside `train.yml` lists
+                what is put beside the code.
 
         Raises:
             InvalidSpec: the document is wrong.
@@ -56,7 +60,7 @@ class Components(Assets[Component]):
         from torchyard.client.snapshots import job_files
 
         limits = self._snapshots.limits
-        files = job_files.find(document, folder or Path.cwd(), limits)
+        files = job_files.find(document, folder or Path.cwd(), limits, file)
         with files.locating(), files.with_code(limits) as ready:
             body = self._snapshots.send_job_files(ready, progress)
             return self._asset(self._transport.post(self._path, body))

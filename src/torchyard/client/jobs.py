@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 from torchyard.base import clock
 from torchyard.base.documents.checks import At
-from torchyard.base.documents.faults import joined, reaches, without
-from torchyard.base.errors import InvalidInput, NotFound, TorchyardError
+from torchyard.base.documents.faults import joined, reaches
+from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.base.http import Transport
 from torchyard.client import resources as read
 from torchyard.client.job import Job, JobStatus, JobSummary, job_from_json, summary_from_json
@@ -521,25 +521,16 @@ class Jobs(JobReader):
         """
         from torchyard.client.snapshots import job_files
 
-        errors: list[TorchyardError] = []
-        missing: list[At] = []
-        while True:
-            try:
-                files = job_files.find(without(document, missing), folder, self._snapshots.limits)
-                break
-            except InvalidInput as error:
-                errors.append(error)
-                if not error.at or error.at in missing:
-                    raise joined(errors, None, ()) from None
-                missing.append(error.at)
+        files, errors = job_files.find_all(document, folder, self._snapshots.limits)
         if not errors:
             return files
+        missing = [error.at for error in errors]
         try:
             with files.locating():
                 self._check(files.document)
         except InvalidInput as error:
             # Of what is not in the document, a file that is missing may be the cause.
-            there = [each for each in (error, *error.others) if reaches(document, each.at)]
+            there = [each for each in (error, *error.others) if reaches(files.document, each.at)]
             errors += [each for each in there if not _is_beside(each.at, missing)]
             error.others = ()  # they are in the list
         raise joined(errors, None, ())

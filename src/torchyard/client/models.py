@@ -95,7 +95,7 @@ class Models(DeletableAssets[Model]):
         Raises:
             InvalidSpec: what is wrong, and where.
         """
-        from torchyard.client.snapshots.job_files import is_elsewhere, local_path
+        from torchyard.client.snapshots.local_paths import is_elsewhere, local_path
 
         path = document.get("path")
         if isinstance(path, str) and path and not is_elsewhere(path):

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from torchyard.base.errors import InvalidSpec, LimitExceeded
-from torchyard.client.snapshots import job_files
+from torchyard.client.snapshots import environment_files, job_files
+from torchyard.client.snapshots.local_paths import LocalPath
 from torchyard.client.snapshots.walk import Limits
 
 
@@ -23,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def names(path: job_files.LocalPath) -> list[str]:
+def names(path: LocalPath) -> list[str]:
     return [entry[0] for entry in path.entries]
 
 
@@ -79,10 +80,10 @@ def test_a_context_that_can_not_be_sent(folder: Path) -> None:
 def test_requirements_of_several_lines_are_no_path(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("six\n")
     lines = "six==1.16.0\npackaging\n"
-    assert job_files.environment_files({"pip_requirements": lines}, tmp_path) == {
+    assert environment_files.read({"pip_requirements": lines}, tmp_path) == {
         "pip_requirements": lines
     }
-    read = job_files.environment_files({"pip_requirements": "r.txt"}, tmp_path)
+    read = environment_files.read({"pip_requirements": "r.txt"}, tmp_path)
     assert read == {"pip_requirements": ["six"]}
 
 
@@ -90,13 +91,13 @@ def test_a_requirement_of_one_line_is_no_path(tmp_path: Path) -> None:
     by_url, for_posix = "six @ https://x.org/six.whl", "six; os_name == 'posix'"
     for text in ("torch==2.13.0", "ray[train]", "numpy>=1,<3", by_url, for_posix):
         document = {"pip_requirements": text}
-        assert job_files.environment_files(document, tmp_path) == document
+        assert environment_files.read(document, tmp_path) == document
     (tmp_path / "torch==2.13.0").write_text("six\n")
-    read = job_files.environment_files({"pip_requirements": "torch==2.13.0"}, tmp_path)
+    read = environment_files.read({"pip_requirements": "torch==2.13.0"}, tmp_path)
     assert read == {"pip_requirements": ["six"]}
     with pytest.raises(InvalidSpec, match="`requirments` does not exist") as raised:
-        job_files.environment_files({"pip_requirements": "requirments"}, tmp_path)
+        environment_files.read({"pip_requirements": "requirments"}, tmp_path)
     assert raised.value.hint.endswith("; a package is written as a list, `[requirments]`")
     with pytest.raises(InvalidSpec, match="does not exist") as raised:
-        job_files.environment_files({"pip_requirements": "a/requirements.txt"}, tmp_path)
+        environment_files.read({"pip_requirements": "a/requirements.txt"}, tmp_path)
     assert "list" not in raised.value.hint

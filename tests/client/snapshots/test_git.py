@@ -138,7 +138,7 @@ def test_what_can_not_be_cloned(
     with pytest.raises(InvalidSpec, match=error) as caught:
         with git.cloned(f"git+file://{repository}{fragment}"):
             pass
-    assert caught.value.at == ("code",) and caught.value.hint
+    assert caught.value.hint
     assert list(tmp_path.glob("torchyard-code-*")) == []
 
 
@@ -161,3 +161,51 @@ def test_a_jobs_code_and_properties(repository: Path, tmp_path: Path) -> None:
     local = job_files.find({"code": str(repository / "a"), "properties": properties}, tmp_path)
     with local.with_code() as ready:
         assert ready.document["properties"]["azureml.git.branch"] == "said by me"
+
+
+def test_any_number_of_nodes_may_have_code_behind_urls(repository: Path, tmp_path: Path) -> None:
+    url = f"git+file://{repository}"
+    (tmp_path / "tools.py").write_text("tools")
+    includes = {"additional_includes": ["tools.py"]}
+    jobs = {
+        "a": {"command": "x", "code": f"{url}#next:a"},
+        "b": {"command": "x", "code": f"{url}#main:a", **includes},
+        "c": {"component": {"command": "x", "code": f"{url}#next:a"}},
+    }
+    files = job_files.find({"type": "pipeline", "jobs": jobs}, tmp_path)
+    assert files.document["jobs"]["c"]["component"]["code"] == f"local:{url}"
+    with files.with_code() as ready:
+        names = {path.at: [entry[0] for entry in path.entries] for path in ready.paths}
+        taken = {path.at[1]: path.take(None) for path in ready.paths}
+        texts = {
+            name: [Path(each.place).read_text() for each in snapshot.contents()]
+            for name, snapshot in taken.items()
+        }
+    assert names == {
+        ("jobs", "a", "code"): ["x.py"],
+        ("jobs", "b", "code"): ["tools.py", "x.py"],
+        ("jobs", "c", "component", "code"): ["x.py"],
+    }
+    assert texts == {"a": ["2"], "b": ["tools", "1"], "c": ["2"]}
+    assert "properties" not in ready.document  # the pipeline's own folder is no work tree
+
+
+def test_a_pipeline_has_the_properties_of_its_own_folder(repository: Path) -> None:
+    (repository / ".amlignore").write_text("a/\nlink\n")
+    node = {"command": "x", "code": "."}
+    files = job_files.find({"jobs": {"a": node, "b": node}}, repository)
+    with files.with_code() as ready:
+        recorded = ready.document["properties"]
+    assert recorded["azureml.git.branch"] == "main" and "torchyard.left_out" not in recorded
+    assert "properties" not in ready.document["jobs"]["a"]
+
+
+@pytest.mark.parametrize("url", ["#no-such-branch", "#--upload-pack=id"])
+def test_an_error_about_a_url_has_the_place_of_its_node(
+    repository: Path, url: str, tmp_path: Path
+) -> None:
+    jobs = {"a": {"command": "x", "code": f"git+file://{repository}{url}"}}
+    with pytest.raises(InvalidSpec) as caught:
+        with job_files.find({"jobs": jobs}, tmp_path).with_code():
+            pass
+    assert caught.value.at == ("jobs", "a", "code")

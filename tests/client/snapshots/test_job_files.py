@@ -14,9 +14,7 @@ from torchyard.client.snapshots import job_files
 MISSING = {"code": "./no-such-folder", "inputs": {"data": {"path": "./nothing"}}}
 
 
-@pytest.mark.parametrize(
-    "kind", [{"type": "pipeline"}, {"type": "finetuning"}, {"jobs": {}}, {"task": {}}]
-)
+@pytest.mark.parametrize("kind", [{"type": "parallel"}, {"type": "finetuning"}, {"task": {}}])
 def test_a_job_of_another_type_is_left_to_the_server(tmp_path: Path, kind: dict[str, Any]) -> None:
     files = job_files.find({**MISSING, **kind}, tmp_path)
     assert files.document == {**MISSING, **kind} and files.paths == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,12 +83,18 @@ def update(session: Session, document: Document, tags: tuple[str, ...], **option
     _register(session, document)
 
 
+def _file(document: Document) -> Path | None:
+    return document.folder / Path(document.name).name if document.name else None
+
+
 def _register(session: Session, document: Document) -> None:
     from torchyard.cli.terminal import progress
 
     try:
         with progress.uploading() as sent:
-            component = session.client().components.create(document.value, document.folder, sent)
+            component = session.client().components.create(
+                document.value, document.folder, sent, file=_file(document)
+            )
     except TorchyardError as error:
         raise document.locate(error) from error.__cause__
     verbs.show_one(session, component)

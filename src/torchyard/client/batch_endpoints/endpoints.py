@@ -118,8 +118,9 @@ class BatchEndpoints(Endpoints[BatchEndpoint]):
             )
             sent = self._snapshots.send_job_files(files, progress)
         except TorchyardError as error:
-            if error.at[:1] != ("inputs",):
-                error.at = ("inputs",)
+            for each in (error, *error.others):
+                if each.at[:1] != ("inputs",):
+                    each.at = ("inputs",)
             raise
         return {**body, "inputs": {**inputs, **sent["inputs"]}}
 
@@ -134,7 +135,7 @@ class BatchEndpoints(Endpoints[BatchEndpoint]):
 
 
 def _with_type(value: Any, folder: Path) -> Any:
-    from torchyard.client.snapshots import job_files
+    from torchyard.client.snapshots import local_paths
 
     if isinstance(value, str):
         value = {"path": value}
@@ -143,7 +144,7 @@ def _with_type(value: Any, folder: Path) -> Any:
     written = dict(value)
     path = written.get("path")
     if "type" not in written and isinstance(path, str) and path:
-        is_here = not job_files.is_elsewhere(path)
-        if is_here and job_files.local_path(path, folder).is_file():
+        is_here = not local_paths.is_elsewhere(path)
+        if is_here and local_paths.local_path(path, folder).is_file():
             written["type"] = "uri_file"
     return written

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchyard.base.errors import InvalidInput, TorchyardError
-from torchyard.client.snapshots import job_files
+from torchyard.client.snapshots import job_files, local_paths
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.snapshots import Snapshots
@@ -65,9 +65,9 @@ def uploading(
     if isinstance(code, dict) and "code" in code:
         job["code"] = code["code"]
     path = model.get("path") if isinstance(model, dict) else model
-    is_local = isinstance(path, str) and path and not job_files.is_elsewhere(path)
+    is_local = isinstance(path, str) and path and not local_paths.is_elsewhere(path)
     if is_local and isinstance(path, str):
-        source = job_files.local_path(path, folder)
+        source = local_paths.local_path(path, folder)
         kind = "uri_folder" if source.is_dir() else "uri_file"
         job["inputs"] = {"model": {"type": kind, "path": path}}
     try:
@@ -75,10 +75,11 @@ def uploading(
         with files.with_code(snapshots.limits) as ready:
             sent = snapshots.send_job_files(ready, progress)
     except TorchyardError as error:
-        if tuple(error.at) == _MODEL:
-            error.at = ("model", "path") if isinstance(model, dict) else ("model",)
-        elif tuple(error.at) == _CODE:
-            error.at = ("code_configuration", "code")
+        for each in (error, *error.others):
+            if each.at == _MODEL:
+                each.at = ("model", "path") if isinstance(model, dict) else ("model",)
+            elif each.at == _CODE:
+                each.at = ("code_configuration", "code")
         raise
     if "environment" in sent:
         body["environment"] = sent["environment"]

@@ -92,9 +92,9 @@ def parse(text: str) -> GitUrl:
     if not _SCP.match(url):
         parts = urlsplit(url)
         if parts.scheme.lower() not in _SCHEMES or not (parts.netloc or parts.path.strip("/")):
-            raise InvalidSpec(f"`{_public(text)}` is not a git URL", _HINT, at=("code",))
+            raise InvalidSpec(f"`{_public(text)}` is not a git URL", _HINT)
     if url.startswith("-") or revision.startswith("-"):
-        raise InvalidSpec(f"`{_public(text)}` is not a git URL", _HINT, at=("code",))
+        raise InvalidSpec(f"`{_public(text)}` is not a git URL", _HINT)
     return GitUrl(url, revision, folder.strip("/"))
 
 
@@ -110,7 +110,6 @@ def cloned(text: str) -> Iterator[Checkout]:
         raise InvalidSpec(
             f"`{_public(text)}` needs git, which is not on this machine",
             "install git, or clone by hand and name the folder",
-            at=("code",),
         )
     top = Path(tempfile.mkdtemp(prefix="torchyard-code-"))
     try:
@@ -127,7 +126,6 @@ def cloned(text: str) -> Iterator[Checkout]:
             raise InvalidSpec(
                 f"`{_public(text)}`: the repository has no folder `{source.folder}`",
                 "write the folder behind the branch, `#branch:folder`",
-                at=("code",),
             )
         branch = "" if source.revision in ("HEAD", commit) else source.revision
         yield Checkout(
@@ -220,7 +218,6 @@ def _run(top: Path, text: str, *arguments: str) -> str:
         raise InvalidSpec(
             f"`{_public(text)}` could not be cloned in {_CLONE_S:.0f} s",
             "clone it by hand and name the folder",
-            at=("code",),
         ) from error
     if ran.returncode:
         url = parse(text).url
@@ -229,7 +226,6 @@ def _run(top: Path, text: str, *arguments: str) -> str:
             f"`{_public(text)}` could not be cloned: {reason}",
             "try `git ls-remote` with this URL; a private one needs a credential helper or an "
             "ssh key that asks nothing",
-            at=("code",),
         )
     return ran.stdout
 

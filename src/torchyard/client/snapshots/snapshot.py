@@ -13,7 +13,8 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.base.errors import InvalidInput
@@ -36,15 +37,21 @@ class Content:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A folder (or one file) at one moment. `root` is what the manifest's paths begin at."""
+    """A folder (or one file) at one moment. `root` is what the manifest's paths begin at, all but
+    those `outside`, whose files are elsewhere.
+    """
 
     root: Path
     manifest: bytes
+    outside: Mapping[str, str] = field(default_factory=dict)
 
     def contents(self) -> list[Content]:
         return [
             Content(
-                file["sha256"], file["size"], file["path"], os.path.join(self.root, file["path"])
+                file["sha256"],
+                file["size"],
+                file["path"],
+                self.outside.get(file["path"]) or os.path.join(self.root, file["path"]),
             )
             for file in json.loads(self.manifest)["files"]
         ]
@@ -68,24 +75,33 @@ def find(
     return single(path)
 
 
-def take(path: Path, entries: list[Found], index_folder: Path | None = None) -> Snapshot:
-    """Snapshot the folder or file at `path`, of which `find` has just found `found`.
+def take(
+    path: Path,
+    entries: list[Found],
+    index_folder: Path | None = None,
+    outside: Mapping[str, str] | None = None,
+) -> Snapshot:
+    """Snapshot the folder or file at `path`, of which `find` has just found `entries`.
 
     Args:
         index_folder: where to remember hashes between calls; None hashes everything.
+        outside: where those of the entries are that don't lie below `path`.
 
     Raises:
         InvalidInput: a file can't be read, or changed since it was found.
     """
-    root = path if path.is_dir() else path.parent
+    root, outside = path if path.is_dir() else path.parent, outside or {}
     index_file = index.file_for(index_folder, path) if index_folder is not None else None
     remembered = index.load(index_file)
     looks = index.looks_of(entries)
     if looks and looks == remembered.looks and remembered.manifest:
-        return Snapshot(root, remembered.manifest)
+        return Snapshot(root, remembered.manifest, outside)
     now_ns = time.time_ns()
     hashes_by_look = remembered.by_look()
-    hashes = [hashes_by_look.get(file) or _hash(root, file) for file in entries]
+    hashes = [
+        hashes_by_look.get(file) or _hash(outside.get(file[0]) or os.path.join(root, file[0]), file)
+        for file in entries
+    ]
     manifest = _manifest(entries, hashes)
     if index_file is not None:
         believed = [
@@ -102,7 +118,7 @@ def take(path: Path, entries: list[Found], index_folder: Path | None = None) -> 
                 manifest if is_complete else b"",
             ),
         )
-    return Snapshot(root, manifest)
+    return Snapshot(root, manifest, outside)
 
 
 def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
@@ -114,11 +130,11 @@ def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
     return json.dumps({"files": files}, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _hash(root: Path, file: Found) -> str:
-    """The sha256 of the file as `walk` saw it."""
+def _hash(place: str, file: Found) -> str:
+    """The sha256 of the file at `place` as `walk` saw it."""
     path, size, mtime_ns, *_ = file
     try:
-        with open(os.path.join(root, path), "rb", buffering=0) as content:
+        with open(place, "rb", buffering=0) as content:
             digest = hashlib.sha256()
             size_bytes = 0
             while chunk := content.read(1 << 20):

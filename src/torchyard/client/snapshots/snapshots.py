@@ -17,6 +17,7 @@ from torchyard.base.settings import Settings
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.job_files import JobFiles
+    from torchyard.client.snapshots.local_paths import LocalPath
     from torchyard.client.snapshots.snapshot import Snapshot
     from torchyard.client.snapshots.upload import Progress
     from torchyard.client.snapshots.walk import Limits
@@ -61,8 +62,18 @@ class Snapshots:
 
         Everything is read before anything is sent: a file that can't be read leaves nothing behind.
         """
-        taken = {path.at: path.take(self._index_folder) for path in files.paths}
-        return files.with_snapshots(lambda path: self.send(taken[path.at], progress))
+        # Nodes of a pipeline share folders; `find` walks each of them once.
+        shared = {(path.place, id(path.entries)): path for path in files.paths}
+        taken = {key: path.take(self._index_folder) for key, path in shared.items()}
+        sent: dict[bytes, str] = {}
+
+        def sent_id(path: LocalPath) -> str:
+            snapshot = taken[path.place, id(path.entries)]
+            if snapshot.manifest not in sent:
+                sent[snapshot.manifest] = self.send(snapshot, progress)
+            return sent[snapshot.manifest]
+
+        return files.with_snapshots(sent_id)
 
     def get(self, snapshot_id: str) -> dict[str, Any]:
         """The manifest: `files`, each with path, sha256, size, mode."""

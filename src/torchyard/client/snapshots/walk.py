@@ -67,7 +67,7 @@ def walk(
             "name the outermost of them in `.amlignore`",
         ) from None
     entries.sort()
-    _check_limits(folder, entries, limits)
+    check_limits(folder, entries, limits)
     return entries
 
 
@@ -265,7 +265,7 @@ def _unreadable(path: str, error: OSError) -> InvalidInput:
     )
 
 
-def _check_limits(folder: Path, entries: list[Found], limits: Limits) -> None:
+def check_limits(folder: Path, entries: list[Found], limits: Limits) -> None:
     if limits == Limits():
         return
     size_bytes = sum([file[1] for file in entries])
