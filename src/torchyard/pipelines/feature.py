@@ -10,6 +10,7 @@ FEATURE = Feature(
     },
     job_types={"pipeline": "pipelines.actions:JOBS"},
     job_pages={"pipeline": "cli.jobs.pipeline_page:below"},
+    azure_jobs={"pipeline": "azureml.arm.pipeline_jobs:PIPELINES"},
     keepers=["pipelines.running.keeper:keeping"],
     tables=["pipelines.records.step_store"],
 )

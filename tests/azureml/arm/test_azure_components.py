@@ -104,7 +104,11 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"componentSpec": None}, "componentSpec"),
     (_body(command=None), "no `command`"),
     (_body(environment=None), "no `environment`"),
-    (_body(type="pipeline", command=None, jobs={}), "`pipeline` are not supported yet"),
+    (_body(type="parallel", command=None), "`parallel` are not supported yet"),
+    (
+        {"componentSpec": {"name": "c", "type": "pipeline", "jobs": {}}},
+        "the component has no `jobs`",
+    ),
     (
         _body(
             type="spark",
@@ -116,7 +120,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
         ),
         "components of type `spark` are not supported yet",
     ),
-    (_body(type="pipelin"), "not supported yet"),
+    (_body(type="paralel"), "not supported yet"),
     (_body(type="strange"), "not a component type"),
     (_body(inputs={"a": {"type": "intger"}}), "did you mean `integer`?"),
     (_body(inputs={"a": {"type": "uri_file", "default": "x"}}), "`default`"),

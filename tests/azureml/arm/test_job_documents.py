@@ -209,7 +209,6 @@ def test_a_key_is_translated(key: str, azure_value: Any, native: dict[str, Any])
 @pytest.mark.parametrize(
     ("properties", "kind", "says"),
     [
-        ({"jobType": "Pipeline"}, NotServed, "pipeline jobs"),
         ({"jobType": "AutoML"}, NotServed, "automated machine learning"),
         ({"jobType": "Spark"}, NotServed, "Spark"),
         ({"jobType": "Labeling"}, NotServed, "labeling"),

@@ -19,7 +19,6 @@ from torchyard.azureml.common.errors import NotServed
 from torchyard.base.errors import InvalidInput, InvalidSpec, NotFound
 
 NOT_SERVED = {
-    "pipeline": "pipeline jobs",
     "automl": "automated machine learning",
     "spark": "Spark jobs",
     "labeling": "labeling jobs",

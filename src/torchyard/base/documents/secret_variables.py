@@ -21,8 +21,9 @@ from torchyard.shared.masking import TOKENS, Masker
 
 MARKED = "torchyard.secrets"
 PLAIN = "torchyard.not_secrets"
-# The part of a sweep's document that has the variables of its jobs.
-_TRIAL = "trial"
+# The parts of a document that have the variables of other jobs.
+_TRIAL, _COMPONENT, _STEPS = "trial", "component", "jobs"
+_PARTS = (_TRIAL, _COMPONENT)
 HIDDEN, LEFT_OUT = secret_values.HIDDEN, secret_values.LEFT_OUT
 
 
@@ -34,7 +35,10 @@ def marked(properties: Mapping[str, Any], key: str = MARKED) -> list[str]:
 def values(document: Mapping[str, Any]) -> dict[str, int]:
     """The secrets in a job's document, and how short a part of each is still masked."""
     variables = _variables(document)
-    return secret_values.of_environment(variables, *_lists(document)) if variables else {}
+    found = secret_values.of_environment(variables, *_lists(document)) if variables else {}
+    for part in _parts(document).values():
+        found |= values(part)
+    return found
 
 
 def masker(document: Mapping[str, Any]) -> Masker:
@@ -55,14 +59,8 @@ def without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def masked_document(document: Mapping[str, Any], stand_in: str = HIDDEN) -> dict[str, Any]:
     """A job's document; secret variables have `stand_in` for their value."""
-    trial = document.get(_TRIAL)
-    if isinstance(trial, Mapping):
-        inner = masked_document({**trial, "properties": document.get("properties")}, stand_in)
-        inner.pop("properties")
-        rest = {key: value for key, value in document.items() if key != _TRIAL}
-        return {**masker(document).json(rest), _TRIAL: inner}
-    variables = _variables(document)
-    if not variables:
+    variables, parts = _variables(document), _parts(document)
+    if not variables and not parts:
         return dict(TOKENS.json(document))
     secret_names, plain_names = _lists(document)
     hidden = {
@@ -72,9 +70,21 @@ def masked_document(document: Mapping[str, Any], stand_in: str = HIDDEN) -> dict
         or secret_values.of_environment({name: value}, secret_names, plain_names)
     }
     visible = {name: stand_in if name in hidden else value for name, value in variables.items()}
-    body = {key: value for key, value in document.items() if key != "environment_variables"}
+    inside = ("environment_variables", _STEPS, *_PARTS)
     mask = masker(document).json
-    return {**mask(body), "environment_variables": mask(visible)}
+    body = mask({key: value for key, value in document.items() if key not in inside})
+    body |= {key: mask(document[key]) for key in inside[1:] if key in document}
+    if variables:
+        body["environment_variables"] = mask(visible)
+    for at, part in parts.items():
+        inner = masked_document(part, stand_in)
+        if at[0] == _STEPS:
+            body[_STEPS] = {**body[_STEPS], at[1]: inner}
+            continue
+        body[at[0]] = inner
+        if at[0] == _TRIAL:
+            inner.pop("properties")
+    return body
 
 
 # A script that logs straight to the server asks for its own at every request.
@@ -84,12 +94,25 @@ def _masker_of(secret_lengths: tuple[tuple[str, int], ...]) -> Masker:
 
 
 def _variables(document: Mapping[str, Any]) -> dict[str, str]:
-    trial = document.get(_TRIAL)
-    owner = trial if isinstance(trial, Mapping) else document
-    variables = owner.get("environment_variables")
+    variables = document.get("environment_variables")
     if not isinstance(variables, Mapping):
         return {}
     return {str(name): literal(value) for name, value in variables.items()}
+
+
+def _parts(document: Mapping[str, Any]) -> dict[tuple[str, ...], Mapping[str, Any]]:
+    """What has variables of its own, by its place: a trial, a component, steps."""
+    parts: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    if isinstance(trial := document.get(_TRIAL), Mapping):
+        # Its two lists are the sweep's.
+        parts[_TRIAL,] = {**trial, "properties": document.get("properties")}
+    if isinstance(component := document.get(_COMPONENT), Mapping):
+        parts[_COMPONENT,] = component
+    if isinstance(steps := document.get(_STEPS), Mapping):
+        parts |= {
+            (_STEPS, str(name)): step for name, step in steps.items() if isinstance(step, Mapping)
+        }
+    return parts
 
 
 def _lists(document: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -90,13 +90,7 @@ def check(
     Raises:
         InvalidSpec: what is wrong, and where; what else is, as its `others`.
     """
-    wrong: frozenset[str] = frozenset()
-    fault: InvalidSpec | None = None
-    try:
-        job = job_spec.read(document)
-    except InvalidSpec as error:
-        job, wrong = job_spec.read_rest(document, error)
-        fault = error
+    job, wrong, fault = _read(document)
     record = workspaces.get(services.db, workspace)
     rehearsed = rehearsal.is_asked(job.properties, record)
 
@@ -139,6 +133,14 @@ def check(
     paths = {name: pin.path for name, pin in pins.items()}
     properties = limit_properties.recorded(job.properties, record)
     return Checked(job, environment, paths, notices, rehearsed, properties)
+
+
+def _read(document: Any) -> tuple[JobSpec, frozenset[str], InvalidSpec | None]:
+    """The job, without the keys that are wrong; these keys; what is wrong with them."""
+    try:
+        return job_spec.read(document), frozenset(), None
+    except InvalidSpec as error:
+        return *job_spec.read_rest(document, error), error
 
 
 def _limits_hold(job: JobSpec, workspace: Workspace) -> None:

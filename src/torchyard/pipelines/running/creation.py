@@ -177,7 +177,7 @@ def create(
         LimitExceeded: a step exceeds a quota and can never run.
         Conflict: the name is taken by another job.
     """
-    body = submission.body_of(document)
+    body = submission.body_of(_with_properties(document))
     name = document.get("name")
     job = jobs.find_by_name(services.db, workspace, name) if isinstance(name, str) else None
     if job is not None:
@@ -210,6 +210,19 @@ def create(
     services.signals.notify(jobs.job_key(job))
     services.signals.notify(news.PIPELINES)
     return job, True
+
+
+def _with_properties(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with each mapping `torchyard:` as properties, those of steps, too."""
+    body = own_properties.with_mapping(document)
+    if isinstance(component := body.get("component"), Mapping):
+        body["component"] = _with_properties(component)
+    if isinstance(nodes := body.get("jobs"), Mapping):
+        body["jobs"] = {
+            name: _with_properties(node) if isinstance(node, Mapping) else node
+            for name, node in nodes.items()
+        }
+    return body
 
 
 def _new_job(
