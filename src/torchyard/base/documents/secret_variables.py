@@ -72,7 +72,9 @@ def masked_document(document: Mapping[str, Any], stand_in: str = HIDDEN) -> dict
     visible = {name: stand_in if name in hidden else value for name, value in variables.items()}
     inside = ("environment_variables", _STEPS, *_PARTS)
     mask = masker(document).json
-    body = mask({key: value for key, value in document.items() if key not in inside})
+    body: dict[str, Any] = mask(
+        {key: value for key, value in document.items() if key not in inside}
+    )
     body |= {key: mask(document[key]) for key in inside[1:] if key in document}
     if variables:
         body["environment_variables"] = mask(visible)
