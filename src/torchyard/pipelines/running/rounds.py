@@ -190,8 +190,8 @@ def _became(step: StepRow) -> str:
 
 
 def _start_ready(services: Services, state: _State) -> bool:
-    """Start the steps whose inputs are there; whether there are more of them."""
-    started = 0
+    """Start the steps whose inputs are there; whether there is more to do at once."""
+    started, is_more = 0, False
     for step in state.of(Outcome.WAITING):
         if not all(
             state.by_name[taken.step].outcome is Outcome.COMPLETED for taken in step.takes.values()
@@ -206,12 +206,8 @@ def _start_ready(services: Services, state: _State) -> bool:
             raise
         except TorchyardError as error:
             _end(services, state, [step], Outcome.FAILED, f"{error.message}: {error.hint}")
-    # A step that could not be started ends others, or the pipeline.
-    return (
-        any(step.outcome is Outcome.FAILED for step in state.steps)
-        and bool(state.of(Outcome.WAITING))
-        and started > 0
-    )
+            is_more = True  # it ends others
+    return is_more
 
 
 def _start(services: Services, state: _State, step: StepRow) -> None:
