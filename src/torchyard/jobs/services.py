@@ -65,6 +65,10 @@ class JobType(Protocol):
         """Begin to end a job and all below it; see actions.cancel."""
         ...
 
+    def needs(self, services: RecordServices, workspace: str) -> dict[str, str]:
+        """By name of a job: which other one, in words, needs what it made."""
+        ...
+
 
 @dataclass(frozen=True)
 class RecordServices:

@@ -72,5 +72,21 @@ class PipelineJobs:
                 jobs.cancel(services, job.workspace, step.job.name, why, kill=True)
         return jobs.get(services, job.workspace, job.name)
 
+    def needs(self, services: RecordServices, workspace: str) -> dict[str, str]:
+        """What a pipeline reuses, and what its steps have yet to take."""
+        with services.db.read() as connection:
+            rows = step_store.makers(connection)
+            by_id = parents.by_id(connection, {pipeline for pipeline, _ in rows})
+        needed = {}
+        for pipeline_id, row in rows:
+            pipeline = by_id.get(pipeline_id)
+            if pipeline is None or pipeline.deleted or pipeline.workspace != workspace:
+                continue
+            if row.reused_from not in ("", pipeline.name):
+                needed[row.child_name] = f"pipeline `{pipeline.name}`, which reuses it"
+            elif not pipeline.status.ended:
+                needed[row.child_name] = f"pipeline `{pipeline.name}`"
+        return needed
+
 
 JOBS = PipelineJobs()

@@ -12,7 +12,7 @@ from typing import Any
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import job_queries, parents
-from torchyard.jobs.services import FileServices, Services
+from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.releases.records.types import CHANGED, RELEASE, VALIDATION
 from torchyard.workspaces.types import Identity
 
@@ -53,6 +53,9 @@ class ReleaseJobs:
             if not child.status.ended:
                 jobs.cancel(services, child.workspace, child.name, why, kill=True)
         return jobs.get(services, job.workspace, job.name)
+
+    def needs(self, services: RecordServices, workspace: str) -> dict[str, str]:
+        return {}
 
 
 VALIDATIONS, RELEASES = ReleaseJobs(VALIDATION), ReleaseJobs(RELEASE)

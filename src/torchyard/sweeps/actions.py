@@ -233,5 +233,8 @@ class SweepJobs:
                 jobs.cancel(services, job.workspace, trial.name, why, kill=True)
         return jobs.get(services, job.workspace, job.name)
 
+    def needs(self, services: RecordServices, workspace: str) -> dict[str, str]:
+        return {}
+
 
 JOBS = SweepJobs()

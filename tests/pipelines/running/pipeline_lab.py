@@ -25,15 +25,15 @@ def step(command: str = "true", **keys: Any) -> dict[str, Any]:
     return {"command": command, "environment": "python", **keys}
 
 
-def source(**keys: Any) -> dict[str, Any]:
+def source(word: str = "make", **keys: Any) -> dict[str, Any]:
     """A step that makes `data`."""
-    return step("make ${{outputs.data}}", outputs={"data": None}, **keys)
+    return step(f"{word} ${{{{outputs.data}}}}", outputs={"data": None}, **keys)
 
 
-def taking(*names: str, **keys: Any) -> dict[str, Any]:
+def taking(word: str, *names: str, **keys: Any) -> dict[str, Any]:
     """A step that makes `data` of the `data` of others."""
     inputs = {name: f"${{{{parent.jobs.{name}.outputs.data}}}}" for name in names}
-    return source(inputs=inputs, **keys)
+    return source(word, inputs=inputs, **keys)
 
 
 @dataclass

@@ -145,6 +145,8 @@ def needs(services: Services, workspace: str) -> dict[str, str]:
     for job in running:
         for path in _inputs_of(job) if job.workspace == workspace else ():
             reasons.setdefault(_owner_of(path, workspace), f"job `{job.name}`")
+    for job_type in services.job_types.values():
+        reasons |= job_type.needs(services, workspace)
     reasons.pop("", None)
     return reasons
 

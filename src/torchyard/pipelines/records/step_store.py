@@ -77,6 +77,9 @@ steps = Table(
     # Without a foreign key: the job of a step may be deleted, and what it came to is still known.
     Column("child_id", BigInteger, index=True),
     Column("child_name", String(256), nullable=False),
+    Column("key", String(64), nullable=False, index=True),
+    Column("recipe", JSON),
+    Column("reused_from", String(256), nullable=False),
 )
 
 
@@ -93,8 +96,9 @@ class PipelineRow:
 
 @dataclass(frozen=True)
 class StepRow:
-    """One step, without its document. `child_name` is the job that made its outputs, empty before
-    there is one.
+    """One step, without its document and its recipe. `child_name` is the job that made its outputs,
+    empty before there is one; `reused_from` the pipeline whose step that was, empty for its own.
+    `key` is that of its recipe, empty before its inputs are known.
     """
 
     number: int
@@ -107,9 +111,11 @@ class StepRow:
     ended_at: datetime | None = None
     child_id: int | None = None
     child_name: str = ""
+    key: str = ""
+    reused_from: str = ""
 
 
-_SHOWN = [column for column in steps.c if column.name not in ("job_id", "document")]
+_SHOWN = [column for column in steps.c if column.name not in ("job_id", "document", "recipe")]
 
 
 def add(
@@ -190,3 +196,69 @@ def end(
 def _step(row: Mapping[Any, Any]) -> StepRow:
     takes = {name: Taken(**taken) for name, taken in row["takes"].items()}
     return StepRow(**{**row, "takes": takes, "outcome": Outcome(row["outcome"])})
+
+
+def know(connection: Connection, job_id: int, number: int, key: str, recipe: Any) -> None:
+    """Note what a step is made of."""
+    here = (steps.c.job_id == job_id, steps.c.number == number)
+    connection.execute(update(steps).where(*here).values(key=key, recipe=recipe))
+
+
+def reuse(connection: Connection, job_id: int, step: StepRow, now: datetime) -> None:
+    """Note that a step is one that has run before."""
+    here = (steps.c.job_id == job_id, steps.c.number == step.number)
+    values = {
+        "outcome": step.outcome.value,
+        "child_id": step.child_id,
+        "child_name": step.child_name,
+        "reused_from": step.reused_from,
+        "ended_at": now,
+    }
+    connection.execute(update(steps).where(*here).values(values))
+
+
+def recipe_of(connection: Connection, job_id: int, number: int) -> Any:
+    """None before its inputs are known."""
+    query = select(steps.c.recipe).where(steps.c.job_id == job_id, steps.c.number == number)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def completed_with(connection: Connection, key: str, limit: int = 10) -> list[tuple[int, StepRow]]:
+    """Steps with that key that ran themselves and completed, newest first, each with the id of its
+    pipeline's job.
+    """
+    query = (
+        select(steps.c.job_id, *_SHOWN)
+        .where(
+            steps.c.key == key,
+            steps.c.outcome == Outcome.COMPLETED.value,
+            steps.c.is_deterministic,
+            steps.c.reused_from == "",
+        )
+        .order_by(steps.c.ended_at.desc())
+        .limit(limit)
+    )
+    return [_with_pipeline(row._mapping) for row in connection.execute(query)]
+
+
+def earlier_named(
+    connection: Connection, pipelines_before: Sequence[int], name: str
+) -> list[tuple[int, StepRow]]:
+    """Steps of that name in these pipelines whose inputs were known, newest first."""
+    query = (
+        select(steps.c.job_id, *_SHOWN)
+        .where(steps.c.job_id.in_(pipelines_before), steps.c.name == name, steps.c.key != "")
+        .order_by(steps.c.job_id.desc())
+    )
+    return [_with_pipeline(row._mapping) for row in connection.execute(query)]
+
+
+def makers(connection: Connection) -> list[tuple[int, StepRow]]:
+    """Steps that have a job which ended, each with the id of its pipeline's."""
+    query = select(steps.c.job_id, *_SHOWN).where(steps.c.outcome == Outcome.COMPLETED.value)
+    return [_with_pipeline(row._mapping) for row in connection.execute(query)]
+
+
+def _with_pipeline(row: Mapping[Any, Any]) -> tuple[int, StepRow]:
+    values = dict(row)
+    return values.pop("job_id"), _step(values)

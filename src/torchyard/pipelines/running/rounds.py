@@ -23,6 +23,8 @@ from torchyard.jobs.requests import parent_logs, parents, submission
 from torchyard.jobs.services import FileServices, RecordServices, Services
 from torchyard.pipelines.records import step_store
 from torchyard.pipelines.records.step_store import Outcome, PipelineRow, StepRow
+from torchyard.pipelines.reuse import recipes
+from torchyard.pipelines.running import reusing
 from torchyard.pipelines.running.creation import child_name
 from torchyard.workspaces.types import Identity, TokenKind
 
@@ -68,8 +70,15 @@ class _State:
 
     @property
     def continues(self) -> bool:
+        return self._setting("continue_on_step_failure", True)
+
+    @property
+    def forces(self) -> bool:
+        return self._setting("force_rerun", False)
+
+    def _setting(self, name: str, default: bool) -> bool:
         settings = self.job.document.get("settings") or {}
-        return str(settings.get("continue_on_step_failure", True)).lower() != "false"
+        return str(settings.get(name, default)).lower() == "true"
 
 
 def run(services: Services, job_id: int) -> Done:
@@ -193,9 +202,8 @@ def _start_ready(services: Services, state: _State) -> bool:
     """Start the steps whose inputs are there; whether there is more to do at once."""
     started, is_more = 0, False
     for step in state.of(Outcome.WAITING):
-        if not all(
-            state.by_name[taken.step].outcome is Outcome.COMPLETED for taken in step.takes.values()
-        ):
+        before = [state.by_name[taken.step].outcome for taken in step.takes.values()]
+        if any(outcome is not Outcome.COMPLETED for outcome in before):
             continue
         if started == _MOST_AT_ONCE:
             return True
@@ -206,7 +214,8 @@ def _start_ready(services: Services, state: _State) -> bool:
             raise
         except TorchyardError as error:
             _end(services, state, [step], Outcome.FAILED, f"{error.message}: {error.hint}")
-            is_more = True  # it ends others
+        outcome = state.by_name[step.name].outcome
+        is_more |= outcome.is_over and bool(state.of(Outcome.WAITING))
     return is_more
 
 
@@ -220,6 +229,19 @@ def _start(services: Services, state: _State, step: StepRow) -> None:
     document["inputs"] = {**(document.get("inputs") or {}), **inputs}
     document["name"] = child_name(state.job.name, step.name)
     document["parent_job_name"] = state.job.name
+    if step.key and any(other.key == step.key for other in state.of(Outcome.LIVE)):
+        return
+    recipe = reusing.recipe_of(services, state.job.workspace, document)
+    if recipe is not None:
+        step = replace(step, key=recipes.key(recipe))
+        with services.db.write() as connection:
+            step_store.know(connection, state.job.id, step.number, step.key, recipe)
+        state.put(step)
+        if any(other.key == step.key for other in state.of(Outcome.LIVE)):
+            state.log.append(f"step {step.name} waits: another one with the same inputs runs")
+            return
+        if step.is_deterministic and not state.forces and _reuse(services, state, step):
+            return
     owner = Identity(state.job.owner, TokenKind.PERSON)
 
     def also(connection: Connection, job: Job) -> None:
@@ -232,6 +254,28 @@ def _start(services: Services, state: _State, step: StepRow) -> None:
         with services.db.write() as connection:
             also(connection, job)
     state.log.append(f"step {step.name} starts as job {document['name']}")
+
+
+def _reuse(services: Services, state: _State, step: StepRow) -> bool:
+    """Whether the step is one that has run before."""
+    made = reusing.find(services, state.job.workspace, step.key)
+    if made is None:
+        return False
+    now = services.clock.now()
+    step = replace(
+        step,
+        outcome=Outcome.COMPLETED,
+        child_id=made.job.id,
+        child_name=made.job.name,
+        reused_from=made.pipeline,
+        ended_at=now,
+    )
+    with services.db.write() as connection:
+        step_store.reuse(connection, state.job.id, step, now)
+    state.put(step)
+    state.log.append(f"step {step.name} is reused: job {made.job.name} made the same")
+    services.signals.notify(jobs.job_key(state.job))
+    return True
 
 
 def _made_at(services: FileServices, state: _State, step: str, output: str) -> str:

@@ -30,5 +30,9 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.BigInteger()),
         sa.Column("child_id", sa.BigInteger()),
         sa.Column("child_name", sa.String(256), nullable=False),
+        sa.Column("key", sa.String(64), nullable=False),
+        sa.Column("recipe", sa.JSON()),
+        sa.Column("reused_from", sa.String(256), nullable=False),
     )
     op.create_index("ix_pipeline_steps_child_id", "pipeline_steps", ["child_id"])
+    op.create_index("ix_pipeline_steps_key", "pipeline_steps", ["key"])

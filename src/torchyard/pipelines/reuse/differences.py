@@ -1,0 +1,178 @@
+"""What differs between two recipes, in words: the file, the input, the value, the package.
+
+Owns: the differences and how each is said.
+Leaves: which two are compared to ../actions.py.
+Always: recipes whose keys differ have a difference; a secret is named, never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.base.errors import TorchyardError
+from torchyard.base.fields import literal
+from torchyard.pipelines.reuse import contents
+from torchyard.pipelines.reuse.recipes import Recipe
+
+_MOST_FILES = 5
+_LONGEST = 80
+
+FilesOf = Callable[[str], Mapping[str, str]]
+"""The files of a snapshot's id or of a pinned path, each with its checksum."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`what` is `code`, `command`, `input`, `environment`, `variable`, `setting` or `output`, and
+    `name` says which one.
+    """
+
+    what: str
+    name: str
+    text: str
+
+
+def between(
+    before: Recipe,
+    after: Recipe,
+    code_of: FilesOf,
+    data_of: FilesOf,
+    packages: tuple[Mapping[str, str], Mapping[str, str]],
+) -> list[Difference]:
+    """
+    Args:
+        code_of: raises TorchyardError for a snapshot that is gone.
+        data_of: the same of data.
+        packages: of the environment of each, in its lock, by name; empty where nobody knows them.
+    """
+    found = [
+        *_code(before, after, code_of),
+        *_values("command", "", before["command"], after["command"]),
+        *_inputs(before["inputs"], after["inputs"], data_of),
+        *_environment(before, after, packages),
+    ]
+    for what, part in (("variable", "variables"), ("setting", "settings"), ("output", "outputs")):
+        old, new = before[part], after[part]
+        for name in sorted({*old, *new}):
+            if what == "variable":
+                found += _hidden(name, old.get(name), new.get(name))
+            else:
+                found += _values(what, name, old.get(name), new.get(name))
+    return found
+
+
+def _values(what: str, name: str, old: Any, new: Any) -> Iterator[Difference]:
+    if old == new:
+        return
+    subject = f"{what} `{name}`" if name else f"the {what}"
+    if old is None:
+        yield Difference(what, name, f"{subject} is new: {_shown(new)}")
+    elif new is None:
+        yield Difference(what, name, f"{subject} is gone; it was {_shown(old)}")
+    else:
+        yield Difference(what, name, f"{subject} was {_shown(old)} and is {_shown(new)}")
+
+
+def _hidden(name: str, old: Any, new: Any) -> Iterator[Difference]:
+    if old != new:
+        verb = "is new" if old is None else "is gone" if new is None else "has another value"
+        yield Difference("variable", name, f"environment variable `{name}` {verb}")
+
+
+def _code(before: Recipe, after: Recipe, code_of: FilesOf) -> Iterator[Difference]:
+    old, new = before["code"], after["code"]
+    if old == new:
+        return
+    try:
+        files = _files(code_of(old) if old else {}, code_of(new) if new else {})
+    except TorchyardError:
+        files = []
+    for path, verb in files[:_MOST_FILES]:
+        yield Difference("code", path, f"`{path}` of the code {verb}")
+    if len(files) > _MOST_FILES:
+        more = len(files) - _MOST_FILES
+        yield Difference("code", "", f"{more} more files of the code differ")
+    if not files:
+        yield Difference("code", "", "the code differs in the modes of files, or is gone")
+
+
+def _inputs(
+    before: Mapping[str, Any], after: Mapping[str, Any], data_of: FilesOf
+) -> Iterator[Difference]:
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            verb = "is new" if old is None else "is gone"
+            yield Difference("input", name, f"input `{name}` {verb}")
+            continue
+        for key in ("value", "type", "mode"):
+            if old.get(key) != new.get(key):
+                said = "" if key == "value" else f"{key} of "
+                subject = f"{said}input `{name}`"
+                text = f"{subject} was {_shown(old.get(key))} and is {_shown(new.get(key))}"
+                yield Difference("input", name, text)
+        if old.get("content") != new.get("content"):
+            yield from _content(name, old, new, data_of)
+        elif "content" not in new and old.get("path") != new.get("path"):
+            yield from _values("input", name, old.get("path"), new.get("path"))
+
+
+def _content(
+    name: str, old: Mapping[str, Any], new: Mapping[str, Any], data_of: FilesOf
+) -> Iterator[Difference]:
+    files: list[tuple[str, str]] = []
+    try:
+        lists = [data_of(str(each["path"])) for each in (old, new)]
+        if [contents.digest(each) for each in lists] == [old["content"], new["content"]]:
+            files = _files(*lists)
+    except (TorchyardError, KeyError):
+        pass  # what it was is gone
+    shown = [f"`{path}` {verb}" for path, verb in files[:_MOST_FILES]]
+    if len(files) > _MOST_FILES:
+        shown.append(f"and {len(files) - _MOST_FILES} more")
+    detail = f": {', '.join(shown)}" if shown else ""
+    yield Difference("input", name, f"the content of input `{name}` differs{detail}")
+
+
+def _environment(
+    before: Recipe, after: Recipe, packages: tuple[Mapping[str, str], Mapping[str, str]]
+) -> Iterator[Difference]:
+    if before["environment"] == after["environment"]:
+        return
+    old, new = packages
+    changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    for name in changed[:_MOST_FILES]:
+        text = f"package `{name}` of the environment: {old.get(name, 'none')} → " + new.get(
+            name, "none"
+        )
+        yield Difference("environment", name, text)
+    if len(changed) > _MOST_FILES:
+        more = len(changed) - _MOST_FILES
+        yield Difference("environment", "", f"{more} more packages of the environment differ")
+    if not changed:
+        text = "the environment differs: its Python, image or variables"
+        yield Difference("environment", "", text)
+
+
+def _files(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What changed, by path; a file that only moved is said once."""
+    gone = {path: sha for path, sha in old.items() if path not in new}
+    moved = {}
+    for path, sha in new.items():
+        if path not in old:
+            source = next((before for before, each in gone.items() if each == sha), None)
+            if source is not None:
+                moved[path] = source
+                del gone[source]
+    verbs = {path: "differs" if path in old else "is new" for path in new}
+    verbs |= {path: f"was `{source}`" for path, source in moved.items()}
+    found = [(path, verbs[path]) for path, sha in new.items() if old.get(path) != sha]
+    return sorted([*found, *((path, "is gone") for path in gone)])
+
+
+def _shown(value: Any) -> str:
+    text = literal(value) if isinstance(value, str | int | float | bool) else str(value)
+    text = " ".join(text.split())
+    return f"`{text if len(text) <= _LONGEST else f'{text[: _LONGEST - 1]}…'}`"

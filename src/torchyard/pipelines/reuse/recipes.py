@@ -1,0 +1,102 @@
+"""What decides the outputs of a step: its recipe, and the key by which an equal one is found.
+
+Owns: what belongs to a recipe.
+Leaves: files of data to contents.py, what differs between two to differences.py.
+Always: what reaches the process is in it, and nothing else: no names, tags, times, machines or
+versions of clients. A secret is in it as its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.base.blobs import SNAPSHOT_PREFIX
+from torchyard.environments.types import EnvironmentSpec
+from torchyard.jobs.services import FileServices
+from torchyard.jobs.spec.inputs import LITERAL, Input
+from torchyard.jobs.spec.job_spec import JobSpec
+from torchyard.pipelines.reuse import contents
+
+Recipe = Mapping[str, Any]
+"""JSON: `command`, `code` (the id of a snapshot), `environment` (a hash), `inputs`, `outputs`,
+`variables`, `settings`."""
+
+# Properties that reach no process, or change nothing of what it makes.
+_OUTSIDE = ("torchyard.retry", "torchyard.secrets", "torchyard.not_secrets", "torchyard.left_out")
+
+
+def of_job(
+    services: FileServices,
+    workspace: str,
+    job: JobSpec,
+    paths: Mapping[str, str],
+    environment: EnvironmentSpec,
+) -> Recipe:
+    """
+    Args:
+        paths: those of inputs that are data, pinned.
+
+    Raises:
+        NotFound: data of an input is gone.
+        Unreachable: a datastore does not answer.
+    """
+    return {
+        "command": job.command,
+        "code": job.code.removeprefix(SNAPSHOT_PREFIX),
+        "environment": environment.hash,
+        "inputs": {
+            name: _input(services, workspace, each, paths.get(name, each.path))
+            for name, each in job.inputs.items()
+        },
+        "outputs": {name: [each.type, each.mode] for name, each in job.outputs.items()},
+        "variables": {
+            name: _hash(value)
+            for name, value in {
+                **dict(environment.job_variables), **job.environment_variables
+            }.items()
+        },
+        "settings": _settings(job),
+    }  # fmt: skip
+
+
+def key(recipe: Recipe) -> str:
+    """Equal for recipes that make the same, wherever their data lies."""
+    inputs = {
+        name: {key: value for key, value in each.items() if key != "path" or "content" not in each}
+        for name, each in recipe["inputs"].items()
+    }
+    text = json.dumps({**recipe, "inputs": inputs}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _input(services: FileServices, workspace: str, each: Input, path: str) -> dict[str, Any]:
+    if each.type == LITERAL:
+        return {"value": each.value}
+    if each.mode == "direct":
+        return {"type": each.type, "mode": each.mode, "path": path}
+    found = contents.files_of(services, workspace, path)
+    return {
+        "type": each.type, "mode": each.mode, "path": path, "content": contents.digest(found)
+    }  # fmt: skip
+
+
+def _settings(job: JobSpec) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "distribution.type": job.distribution,
+        "distribution.process_count_per_instance": job.process_count_per_instance,
+        "distribution.communication_backend": job.communication_backend,
+        "resources.instance_count": job.instance_count,
+    }
+    settings |= {
+        name: value
+        for name, value in job.properties.items()
+        if name.startswith("torchyard.") and not name.startswith(_OUTSIDE)
+    }
+    return {name: value for name, value in settings.items() if value not in ("", None)}
+
+
+def _hash(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()[:16]

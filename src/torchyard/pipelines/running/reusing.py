@@ -1,0 +1,82 @@
+"""Steps that need not run: one with the same recipe has run before.
+
+Owns: the recipe of a step, finding the job that made the same, whether what it made is still there.
+Leaves: what belongs to a recipe to reuse/, the rows to records/.
+Always: what is reused was made by a job of the same workspace that completed, and lies as it left
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.base.errors import DatabaseUnreachable, TorchyardError
+from torchyard.data import actions as data
+from torchyard.jobs.files import outputs
+from torchyard.jobs.records.types import Job, Status, parse_job
+from torchyard.jobs.requests import parents, submission
+from torchyard.jobs.services import FileServices, Services
+from torchyard.pipelines.records import step_store
+from torchyard.pipelines.reuse import recipes
+from torchyard.pipelines.reuse.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class Made:
+    """The job that made the same, and the pipeline whose step it was."""
+
+    job: Job
+    pipeline: str
+
+
+def recipe_of(services: Services, workspace: str, document: Mapping[str, Any]) -> Recipe | None:
+    """The recipe of a step whose inputs are known; None where it can't be told.
+
+    Raises:
+        InvalidSpec: the step can't run.
+    """
+    checked = submission.check(services, workspace, document)
+    try:
+        return recipes.of_job(services, workspace, checked.spec, checked.paths, checked.environment)
+    except DatabaseUnreachable:
+        raise
+    except TorchyardError:
+        return None  # it runs, and says itself what it can't read
+
+
+def find(services: FileServices, workspace: str, key: str) -> Made | None:
+    """The newest job that made the same and whose outputs are still there."""
+    with services.db.read() as connection:
+        found = step_store.completed_with(connection, key)
+        children = [row.child_id for _, row in found if row.child_id]
+        by_id = parents.by_id(connection, [*children, *(of for of, _ in found)])
+    for pipeline_id, row in found:
+        job, pipeline = by_id.get(row.child_id or 0), by_id.get(pipeline_id)
+        if job is None or job.deleted or pipeline is None or job.workspace != workspace:
+            continue
+        if job.status is Status.COMPLETED and _is_there(services, job):
+            return Made(job, pipeline.name)
+    return None
+
+
+def _is_there(services: FileServices, job: Job) -> bool:
+    """Whether the outputs of a job lie as it left them, where no other job writes."""
+    spec = parse_job(job).spec
+    for name, place in outputs.destinations(job).items():
+        if place.is_shared or spec.outputs[name].mode == "direct":
+            return False
+        try:
+            location = data.locate(services.db, services.datastores, job.workspace, place.uri)
+            known = data.checksums_of(services.db, job.workspace, location)
+            if place.file:
+                entry = location.files.entry(location.path)
+                there = {} if entry is None else {"": entry.mark}
+            else:
+                there = {entry.path: entry.mark for entry in location.files.walk(location.path)}
+        except TorchyardError:
+            return False
+        if there != {path: checksum.mark for path, checksum in known.items()}:
+            return False
+    return True

@@ -1,0 +1,90 @@
+"""A step that ran before with the same inputs does not run again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs import support
+from pipelines.running.pipeline_lab import PipelineLab, source, step, taking
+from torchyard.base.errors import Conflict
+from torchyard.jobs.cleanup import deletion
+from torchyard.jobs.cleanup.deletion import Choice
+from torchyard.jobs.records.types import Status
+
+TWO = {"a": source("a"), "b": taking("b", "a")}
+
+
+def again(lab: PipelineLab, jobs: dict[str, Any], name: str = "q", **keys: Any) -> list[str]:
+    """Run another pipeline; which of its steps ran."""
+    lab.name = name
+    lab.create(jobs, **keys)
+    lab.run()
+    assert lab.pipeline.status is Status.COMPLETED
+    return [step for step, row in lab.steps.items() if not row.reused_from]
+
+
+@pytest.fixture
+def ran(lab: PipelineLab) -> PipelineLab:
+    lab.create(TWO)
+    lab.run()
+    return lab
+
+
+def test_the_same_steps_are_reused_and_start_nothing(ran: PipelineLab) -> None:
+    assert again(ran, TWO, display_name="another", tags={"a": "b"}) == []
+    assert {row.reused_from for row in ran.steps.values()} == {"p"}
+    assert {row.child_name for row in ran.steps.values()} == {"p_a", "p_b"}
+    assert "step a is reused: job p_a made the same" in ran.log
+
+
+@pytest.mark.parametrize(
+    ("changes", "runs"),
+    [
+        ({"a": source("other")}, ["a"]),  # it makes the same file, which is all that `b` reads
+        ({"b": taking("other", "a")}, ["b"]),
+        ({"b": taking("b", "a", environment_variables={"SEED": "1"})}, ["b"]),
+        ({"b": taking("b", "a", is_deterministic=False)}, ["b"]),
+        ({"b": taking("b", "a", distribution={"type": "pytorch"})}, ["b"]),
+        ({"b": taking("b", "a", display_name="shown", tags={"x": "y"})}, []),
+        ({"b": taking("b", "a", limits={"timeout": 900})}, []),
+        ({"b": taking("b", "a", queue_settings={"priority": "low"})}, []),
+    ],
+    ids=str,
+)
+def test_what_changed_runs(ran: PipelineLab, changes: dict[str, Any], runs: list[str]) -> None:
+    assert again(ran, {**TWO, **changes}) == runs
+
+
+def test_a_pipeline_can_be_forced(ran: PipelineLab) -> None:
+    assert again(ran, TWO, settings={"force_rerun": True}) == ["a", "b"]
+
+
+def test_what_was_deleted_or_failed_is_not_reused(ran: PipelineLab) -> None:
+    deletion.delete(ran.services, support.WORKSPACE, Choice(names=("p",)), support.ME.user)
+    assert again(ran, TWO) == ["a", "b"]
+
+
+def test_what_another_job_may_have_written_over_is_not_reused(lab: PipelineLab) -> None:
+    shared = "azureml://datastores/workspaceblobstore/paths/shared/"
+    jobs = {"a": step("make ${{outputs.data}}", outputs={"data": {"path": shared}})}
+    lab.create(jobs)
+    lab.run()
+    assert again(lab, jobs) == ["a"]
+
+
+def test_what_a_pipeline_reuses_is_not_deleted(ran: PipelineLab) -> None:
+    assert again(ran, TWO) == []
+    with pytest.raises(Conflict, match="pipeline `q`, which reuses it"):
+        deletion.delete(ran.services, support.WORKSPACE, Choice(names=("p",)), support.ME.user)
+    for name in ("q", "p"):
+        deletion.delete(ran.services, support.WORKSPACE, Choice(names=(name,)), support.ME.user)
+
+
+def test_equal_steps_of_one_pipeline_run_once(lab: PipelineLab) -> None:
+    lab.create({"a": source("a"), "same": source("a"), "b": taking("b", "a", "same")})
+    lab.round()
+    assert lab.running() == ["a"] and lab.outcomes["same"] == ""
+    lab.run()
+    assert lab.steps["same"].child_name == "p_a" and lab.steps["same"].reused_from == "p"
