@@ -9,16 +9,18 @@ Always: a pipeline is stored whole or not at all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import RecordServices, Services
 from torchyard.pipelines.records import step_store
-from torchyard.pipelines.records.step_store import StepRow
+from torchyard.pipelines.records.step_store import Outcome, StepRow
+from torchyard.pipelines.reuse import explaining
+from torchyard.pipelines.reuse.explaining import Explanation
 from torchyard.pipelines.running import creation, news
 from torchyard.workspaces.types import Identity
 
@@ -46,6 +48,44 @@ def steps(services: RecordServices, pipeline: Job) -> list[ShownStep]:
         rows = step_store.steps_of(connection, pipeline.id)
         by_id = parents.by_id(connection, [row.child_id for row in rows if row.child_id])
     return [ShownStep(row, by_id.get(row.child_id or 0)) for row in rows]
+
+
+def explain(services: Services, job: Job) -> list[Explanation]:
+    """Of each step of a pipeline, or of a command job: why it ran, or that it was reused.
+
+    Raises:
+        InvalidSpec: a job of another type.
+    """
+    if job.type == step_store.TYPE:
+        return explaining.pipeline(services, job, [each.row for each in steps(services, job)])
+    return [explaining.command(services, job)]
+
+
+def retry(
+    services: Services, pipeline: Job, document: Mapping[str, Any] | None, identity: Identity
+) -> tuple[Job, bool]:
+    """A new pipeline that keeps what had completed in this one.
+
+    Args:
+        document: in place of the pipeline's own, as one whose failed step was mended.
+
+    Raises:
+        Conflict: the pipeline has not ended.
+        InvalidSpec: what is wrong with the document, and where.
+    """
+    kept = {each.row.name: each for each in steps(services, pipeline)}
+    if not pipeline.status.ended:
+        raise Conflict(
+            f"pipeline `{pipeline.name}` is {pipeline.status.value}",
+            f"wait for its end, or end it: `yard job cancel -n {pipeline.name}`",
+        )
+    there = {
+        name: replace(each.row, reused_from=each.row.reused_from or pipeline.name)
+        for name, each in kept.items()
+        if each.row.outcome is Outcome.COMPLETED and each.job and not each.job.deleted
+    }
+    body = dict(pipeline.document if document is None else document)
+    return creation.create(services, pipeline.workspace, body, identity, there)
 
 
 class PipelineJobs:

@@ -6,7 +6,7 @@ from torchyard.base.feature import Feature
 
 FEATURE = Feature(
     routes={
-        ("pipelines",): ["pipelines.http.routes"],
+        ("pipelines", "explanations"): ["pipelines.http.routes"],
     },
     job_types={"pipeline": "pipelines.actions:JOBS"},
     job_pages={"pipeline": "cli.jobs.pipeline_page:below"},

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
 from typing_extensions import TypedDict
 
+from torchyard.base import fields
 from torchyard.base.clock import to_text
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import answer_types
+from torchyard.jobs.requests.to_json import job_json
 from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.pipelines import actions
 from torchyard.pipelines.actions import ShownStep
-from torchyard.workspaces.guarded_routes import GuardedRoute, needs
+from torchyard.pipelines.reuse.explaining import Explanation
+from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
 from torchyard.workspaces.permissions import Permission
 
 router = APIRouter(
-    prefix="/v1/workspaces/{workspace}/pipelines", tags=["pipelines"], route_class=GuardedRoute
+    prefix="/v1/workspaces/{workspace}", tags=["pipelines"], route_class=GuardedRoute
 )
 
 
@@ -32,6 +39,7 @@ class PipelineStep(TypedDict):
     reason: str
     takes: dict[str, dict[str, str]]
     job: str
+    reused_from: str
     status: str
     started_at: str | None
     ended_at: str | None
@@ -46,11 +54,75 @@ class PipelineSteps(TypedDict):
     steps: list[PipelineStep]
 
 
-@router.get("/{name}/steps")
+class OneDifference(TypedDict):
+    what: str
+    name: str
+    text: str
+
+
+class StepExplanation(TypedDict):
+    """`other` is the job that it was made by, or that it is compared with."""
+
+    step: str
+    job: str
+    is_reused: bool
+    other: str
+    reasons: list[str]
+    differences: list[OneDifference]
+
+
+class Explanations(TypedDict):
+    name: str
+    value: list[StepExplanation]
+
+
+@router.get("/pipelines/{name}/steps")
 @needs(Permission.READ)
 def list_steps(services: ServicesOf, workspace: str, name: str) -> PipelineSteps:
     """The pipeline's steps, in the order in which they can run."""
     return steps_json(services, workspace, name)
+
+
+@router.get("/explanations/{name}")
+@needs(Permission.READ)
+def explain(services: ServicesOf, workspace: str, name: str) -> Explanations:
+    """Why a job ran: of a pipeline, each step reused or run, with what differs from before; of a
+    command job, what differs from the last one of its experiment.
+    """
+    job = jobs.get(services, workspace, name)
+    text = job_masking.masker(job).text
+    rows = actions.explain(services, job)
+    return {"name": job.name, "value": [_explanation_json(each, text) for each in rows]}
+
+
+@router.post("/pipelines/{name}/retry", status_code=201)
+@needs(Permission.JOB)
+def retry(
+    services: ServicesOf,
+    workspace: str,
+    name: str,
+    identity: Person,
+    document: Annotated[Any, Body()] = None,
+) -> answer_types.Job:
+    """A new pipeline that keeps what had completed in an ended one; a body is its document in place
+    of the old one's.
+    """
+    body = None if document is None else fields.mapping(document, "the pipeline")
+    job, _ = actions.retry(services, jobs.get(services, workspace, name), body, identity)
+    return job_json(services, job)
+
+
+def _explanation_json(each: Explanation, text: Callable[[str], str]) -> StepExplanation:
+    return {
+        "step": each.step,
+        "job": each.job,
+        "is_reused": each.is_reused,
+        "other": each.other,
+        "reasons": [text(reason) for reason in each.reasons],
+        "differences": [
+            {"what": one.what, "name": one.name, "text": text(one.text)} for one in each.differences
+        ],
+    }
 
 
 def steps_json(services: RecordServices, workspace: str, name: str) -> PipelineSteps:
@@ -73,6 +145,7 @@ def _step_json(step: ShownStep, reason: str) -> PipelineStep:
             name: {"step": taken.step, "output": taken.output} for name, taken in row.takes.items()
         },
         "job": row.child_name,
+        "reused_from": row.reused_from,
         "status": job.status.value if job else "",
         "started_at": to_text(job.started_at) if job and job.started_at else None,
         "ended_at": to_text(job.ended_at) if job and job.ended_at else None,

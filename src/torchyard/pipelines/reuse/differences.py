@@ -22,6 +22,9 @@ _LONGEST = 80
 FilesOf = Callable[[str], Mapping[str, str]]
 """The files of a snapshot's id or of a pinned path, each with its checksum."""
 
+PackagesOf = Callable[[str], Mapping[str, str]]
+"""The versions of the packages in the lock of an environment, by its hash."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -39,19 +42,19 @@ def between(
     after: Recipe,
     code_of: FilesOf,
     data_of: FilesOf,
-    packages: tuple[Mapping[str, str], Mapping[str, str]],
+    packages_of: PackagesOf,
 ) -> list[Difference]:
     """
     Args:
         code_of: raises TorchyardError for a snapshot that is gone.
         data_of: the same of data.
-        packages: of the environment of each, in its lock, by name; empty where nobody knows them.
+        packages_of: empty where nobody knows them.
     """
     found = [
         *_code(before, after, code_of),
         *_values("command", "", before["command"], after["command"]),
         *_inputs(before["inputs"], after["inputs"], data_of),
-        *_environment(before, after, packages),
+        *_environment(before, after, packages_of),
     ]
     for what, part in (("variable", "variables"), ("setting", "settings"), ("output", "outputs")):
         old, new = before[part], after[part]
@@ -136,12 +139,10 @@ def _content(
     yield Difference("input", name, f"the content of input `{name}` differs{detail}")
 
 
-def _environment(
-    before: Recipe, after: Recipe, packages: tuple[Mapping[str, str], Mapping[str, str]]
-) -> Iterator[Difference]:
+def _environment(before: Recipe, after: Recipe, packages_of: PackagesOf) -> Iterator[Difference]:
     if before["environment"] == after["environment"]:
         return
-    old, new = packages
+    old, new = packages_of(before["environment"]), packages_of(after["environment"])
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     for name in changed[:_MOST_FILES]:
         text = f"package `{name}` of the environment: {old.get(name, 'none')} → " + new.get(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torchyard.base.blobs import SNAPSHOT_PREFIX
-from torchyard.environments.types import EnvironmentSpec
 from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec.inputs import LITERAL, Input
 from torchyard.jobs.spec.job_spec import JobSpec
@@ -32,12 +32,16 @@ def of_job(
     services: FileServices,
     workspace: str,
     job: JobSpec,
-    paths: Mapping[str, str],
-    environment: EnvironmentSpec,
+    environment: str,
+    paths: Mapping[str, str] = MappingProxyType({}),
+    job_variables: Iterable[tuple[str, str]] = (),
 ) -> Recipe:
     """
     Args:
-        paths: those of inputs that are data, pinned.
+        environment: its hash.
+        paths: those of inputs that are data, where they are not pinned in the job.
+        job_variables: those that come with the name of the environment, where they are not among
+            the job's.
 
     Raises:
         NotFound: data of an input is gone.
@@ -46,7 +50,7 @@ def of_job(
     return {
         "command": job.command,
         "code": job.code.removeprefix(SNAPSHOT_PREFIX),
-        "environment": environment.hash,
+        "environment": environment,
         "inputs": {
             name: _input(services, workspace, each, paths.get(name, each.path))
             for name, each in job.inputs.items()
@@ -54,9 +58,7 @@ def of_job(
         "outputs": {name: [each.type, each.mode] for name, each in job.outputs.items()},
         "variables": {
             name: _hash(value)
-            for name, value in {
-                **dict(environment.job_variables), **job.environment_variables
-            }.items()
+            for name, value in {**dict(job_variables), **job.environment_variables}.items()
         },
         "settings": _settings(job),
     }  # fmt: skip

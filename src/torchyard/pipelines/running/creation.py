@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection
@@ -168,9 +169,16 @@ def _component(db: Database, workspace: str, written: Any, at: At) -> Component:
 
 
 def create(
-    services: Services, workspace: str, document: Mapping[str, Any], identity: Identity
+    services: Services,
+    workspace: str,
+    document: Mapping[str, Any],
+    identity: Identity,
+    kept: Mapping[str, StepRow] = MappingProxyType({}),
 ) -> tuple[Job, bool]:
     """Store a pipeline; the job, and whether it is new.
+
+    Args:
+        kept: steps that completed in another pipeline, by their names, which don't run again.
 
     Raises:
         InvalidSpec: what is wrong, and where.
@@ -191,7 +199,13 @@ def create(
         for step, checked in zip(pipeline.plan.steps, pipeline.steps, strict=True)
     ]
     rows = [
-        StepRow(number, step.name, step.takes, step.component, step.is_deterministic)
+        replace(
+            kept.get(step.name, StepRow(number, step.name)),
+            number=number,
+            takes=step.takes,
+            component=step.component,
+            is_deterministic=step.is_deterministic,
+        )
         for number, step in enumerate(pipeline.plan.steps)
     ]
     try:

@@ -39,7 +39,14 @@ def recipe_of(services: Services, workspace: str, document: Mapping[str, Any]) -
     """
     checked = submission.check(services, workspace, document)
     try:
-        return recipes.of_job(services, workspace, checked.spec, checked.paths, checked.environment)
+        return recipes.of_job(
+            services,
+            workspace,
+            checked.spec,
+            checked.environment.hash,
+            checked.paths,
+            checked.environment.job_variables,
+        )
     except DatabaseUnreachable:
         raise
     except TorchyardError:
