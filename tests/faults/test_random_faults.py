@@ -7,7 +7,15 @@ import os
 import pytest
 
 import postgres_server
-from faults import endpoint_kills, kills, launch_kills, runner_faults, server_kills, two_servers
+from faults import (
+    endpoint_kills,
+    kills,
+    launch_kills,
+    pipeline_kills,
+    runner_faults,
+    server_kills,
+    two_servers,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -32,6 +40,15 @@ def test_a_killed_server_loses_nothing() -> None:
     print(server_kills.report(counts))
     assert counts.kills == 25
     assert not counts.wrong, f"seed {seed}\n{server_kills.report(counts)}"
+
+
+def test_killed_servers_and_processes_cost_a_pipeline_nothing() -> None:
+    seed = SEED
+    print(f"\nseed {seed}")
+    counts = pipeline_kills.run(15, seed)
+    print(pipeline_kills.report(counts))
+    assert counts.kinds.total() == 15 and counts.processes
+    assert not counts.wrong, f"seed {seed}\n{pipeline_kills.report(counts)}"
 
 
 def test_a_killed_process_of_optuna_costs_its_sweep_nothing() -> None:

@@ -24,8 +24,11 @@ Recipe = Mapping[str, Any]
 """JSON: `command`, `code` (the id of a snapshot), `environment` (a hash), `inputs`, `outputs`,
 `variables`, `settings`."""
 
-# Properties that reach no process, or change nothing of what it makes.
-_OUTSIDE = ("torchyard.retry", "torchyard.secrets", "torchyard.not_secrets", "torchyard.left_out")
+# Of torchyard's own properties, those that change what a process may make.
+_SETTINGS = (
+    *("torchyard.rehearse_on_cpu", "torchyard.gpus", "torchyard.network", "torchyard.min_nodes"),
+    *("torchyard.max_nodes", "torchyard.checkpoint.intercept"),
+)
 
 
 def of_job(
@@ -92,11 +95,7 @@ def _settings(job: JobSpec) -> dict[str, Any]:
         "distribution.communication_backend": job.communication_backend,
         "resources.instance_count": job.instance_count,
     }
-    settings |= {
-        name: value
-        for name, value in job.properties.items()
-        if name.startswith("torchyard.") and not name.startswith(_OUTSIDE)
-    }
+    settings |= {name: job.properties[name] for name in _SETTINGS if name in job.properties}
     return {name: value for name, value in settings.items() if value not in ("", None)}
 
 
