@@ -145,8 +145,8 @@ def _left_over(site: Site) -> list[str]:
 
 def report(counts: Counts) -> str:
     lines = [
-        f"{counts.kinds.total()} kills: {dict(counts.kinds)}, {counts.processes} processes of steps; "
-        f"{counts.pipelines} pipelines: {len(counts.wrong)} things wrong"
+        f"{counts.kinds.total()} kills: {dict(counts.kinds)}, {counts.processes} processes of "
+        f"steps; {counts.pipelines} pipelines: {len(counts.wrong)} things wrong"
     ]
     return "\n".join([*lines, *(f"  {line}" for line in counts.wrong)])
 
