@@ -39,12 +39,20 @@ _MODELS = (
     ("heart-classifier", "mlflow_model", f"{_SCORING}/model"),
     ("heart-classifier-transforms", "custom_model", f"{_SCORING}/transformations"),
 )
-_ENVIRONMENTS = (f"{_SCORING}/environment/xgboost-sklearn-py38.yml",)
+_ENVIRONMENT = f"{_SCORING}/environment/xgboost-sklearn-py38.yml"
 _URLS = (
     "https://azuremlexamples.blob.core.windows.net/datasets",
     "wasbs://datasets@azuremlexamples.blob.core.windows.net",
     "https://dprepdata.blob.core.windows.net/demo",
 )
+# Of inputs of components that are tried alone.
+_VALUES = {"string": "cpu-cluster", "integer": 1, "number": 1, "boolean": True}
+_PATHS = {
+    "uri_file": "azureml://datastores/examples/paths/iris.csv",
+    "uri_folder": "azureml:local-folder-example@latest",
+    "mltable": "azureml:fridge-objects@latest",
+    "custom_model": "azureml:heart-classifier-transforms@latest",
+}
 _CREDIT = ("LIMIT_BAL", "AGE", "SEX", "EDUCATION", "MARRIAGE",
            *(f"PAY_{number}" for number in (0, 2, 3, 4, 5, 6)),
            *(f"BILL_AMT{number}" for number in range(1, 7)),
@@ -63,15 +71,20 @@ class Outcome:
     def result(self) -> str:
         if not self.faults:
             return ACCEPTED
-        by_name = any(code == "not_served" for code, _ in self.faults)
-        return REFUSED if by_name or self.kind == OTHER else WRONG
+        return REFUSED if self._named or self.kind == OTHER else WRONG
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Each message once; of a refused file those that name what isn't served."""
-        named = [message for code, message in self.faults if code == "not_served"]
-        chosen = named or [message for _, message in self.faults]
-        return tuple(dict.fromkeys(chosen))
+        return tuple(dict.fromkeys(self._named or [message for _, message in self.faults]))
+
+    @property
+    def _named(self) -> list[str]:
+        return [
+            message
+            for code, message in self.faults
+            if code == "not_served" or " is not available: " in message
+        ]
 
 
 def copy(repository: Path, target: Path) -> str:
@@ -135,9 +148,12 @@ def prepare(client: Client, folder: Path, data: Path) -> None:
         client.data.create({"name": name, "type": "mltable", "path": path}, data)
     for name, kind, path in _MODELS:
         client.models.create({"name": name, "type": kind, "path": path}, folder)
-    for path in _ENVIRONMENTS:
-        document = documents.read(folder / path)
-        client.environments.create(document.value, document.folder)
+    add_environment(client, folder / _ENVIRONMENT)
+
+
+def add_environment(client: Client, file: Path) -> None:
+    document = documents.read(file)
+    client.environments.create(document.value, document.folder)
 
 
 def make_data(data: Path) -> None:
@@ -183,18 +199,42 @@ def document_of(file: Path, values: Mapping[str, Any]) -> documents.Document:
 
 
 def check(client: Client, kind: str, file: Path, shown: str, values: Mapping[str, Any]) -> Outcome:
-    """Validate a job; register a component, in a version of its own."""
+    """Validate a job; register a component in a version of its own, and validate a job of it."""
     try:
         document = document_of(file, values)
         if kind == JOB:
             client.jobs.validate(document.value, document.folder)
             return Outcome(shown, kind)
         document.value.pop("version", None)
-        client.components.create(document.value, document.folder, file=file)
+        made = client.components.create(document.value, document.folder, file=file)
+        client.jobs.validate(_job_of(kind, f"azureml:{made.name}:{made.version}", document.value))
     except TorchyardError as error:
         faults = tuple((each.code, _message(each)) for each in (error, *error.others))
         return Outcome(shown, kind, faults)
     return Outcome(shown, kind)
+
+
+def _job_of(kind: str, component: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """A pipeline of one step, which gives the component each input that it can't do without."""
+    ports: Mapping[str, Mapping[str, Any]] = document.get("inputs") or {}
+    inputs = {
+        name: _value(port)
+        for name, port in ports.items()
+        if port.get("default") is None and not port.get("optional")
+    }
+    step = {"type": "pipeline" if kind == PIPELINE else "command", "component": component}
+    return {
+        "type": "pipeline",
+        "jobs": {"step": {**step, "inputs": inputs}},
+        "settings": {"default_compute": CLUSTERS[0]},
+    }
+
+
+def _value(port: Mapping[str, Any]) -> Any:
+    kind = str(port["type"]).replace("path", "uri_folder")
+    if kind in _VALUES:
+        return (port.get("enum") or [port.get("min", _VALUES[kind])])[0]
+    return {"type": kind, "path": _PATHS.get(kind, "azureml:heart-classifier@latest")}
 
 
 def _message(error: TorchyardError) -> str:

@@ -45,7 +45,8 @@ _HEAD = """# Pipeline and component files of Azure/azureml-examples
 Made by `python tests/public_examples/pipelines.py --repository FOLDER.git`: every pipeline job's, \
 pipeline component's and command component's file in `cli` (commit {commit}), and the components \
 of other types there. Each was given to a fresh server: jobs as `yard job validate` does, \
-components as `yard component create` does. Nothing is edited. What the repository's own scripts \
+components as `yard component create` does, and then a pipeline of that one step is validated. \
+Nothing is edited. What the repository's own scripts \
 set with `--set`, download, register or create beforehand, the program sets and makes: clusters \
 of the names used, data assets, models, an environment. Where they download data, and where a \
 file names data on a site that this machine can't reach, stand small files of the same form, \
@@ -55,7 +56,8 @@ drawn from a seed: such a run shows that the pipeline works, and its figures mea
 _SERVED = """
 Refused are kinds of steps that torchyard does not have, and components and models in registries \
 that exist only on Azure. Of the {served} files that have none of these, **{accepted} are \
-accepted, {percent} %**; of the pipeline jobs alone {jobs_accepted} of {jobs}.
+accepted, {percent} %**; of the pipeline jobs alone {jobs_accepted} of {jobs}. {own} of those that \
+are wrong have a mistake of their own, which Azure's client (azure-ai-ml 1.35) does not mind.
 """
 
 
@@ -77,15 +79,20 @@ class Run:
 
 def run_all(
     client: Client,
-    chosen: Sequence[tuple[Outcome, Path]],
-    settings: Mapping[str, Any],
+    folder: Path,
+    chosen: Sequence[str],
+    settings: Mapping[str, Mapping[str, Any]],
     limit_s: int,
 ) -> dict[str, Run]:
     """Submit each and wait for it: one at a time, since the machine may be small."""
-    return {
-        outcome.file: _run(client, file, settings.get(outcome.file, {}).get("set", {}), limit_s)
-        for outcome, file in chosen
-    }
+    runs = {}
+    for shown in chosen:
+        setting = settings.get(shown, {})
+        if "before" in setting:
+            pipeline_files.add_environment(client, folder / setting["before"])
+        runs[shown] = _run(client, folder / shown, setting.get("set", {}), limit_s)
+        print(f"{shown}: {runs[shown].in_words}", file=sys.stderr)
+    return runs
 
 
 def _run(client: Client, file: Path, values: Mapping[str, Any], limit_s: int) -> Run:
@@ -104,7 +111,6 @@ def _run(client: Client, file: Path, values: Mapping[str, Any], limit_s: int) ->
     children = client.jobs.list(parent_job_name=name, max_results=None)
     steps = collections.Counter(str(child.status) for child in children)
     reason = str((job.raw.get("error") or {}).get("message", ""))
-    print(f"{file}: {job.status} {reason}", file=sys.stderr)
     return Run(job.status, steps, seconds, reason)
 
 
@@ -129,10 +135,14 @@ def page(
         percent=round(100 * len(accepted) / max(len(served), 1)),
         jobs=sum(outcome.kind == JOB for outcome in served),
         jobs_accepted=sum(outcome.kind == JOB for outcome in accepted),
+        own=sum(
+            outcome.result == WRONG and "own" in settings.get(outcome.file, {})
+            for outcome in served
+        ),
     )
     ended = collections.Counter(run.status for run in runs.values())
-    counts_of_runs = ", ".join(f"{count} {status}" for status, count in sorted(ended.items()))
-    yield f"\nOf the accepted pipeline jobs {len(runs)} were run: {counts_of_runs}.\n\n"
+    words = ", ".join(f"{count} {status}" for status, count in sorted(ended.items())) or "none"
+    yield f"\nOf the accepted pipeline jobs {len(runs)} were run: {words}.\n\n"
     yield "| file | | what came of it |\n|---|---|---|\n"
     for outcome in sorted(outcomes, key=lambda each: (each.kind != JOB, each.file)):
         yield _row(outcome, runs.get(outcome.file), settings.get(outcome.file, {}))
@@ -146,6 +156,8 @@ def _row(outcome: Outcome, run: Run | None, setting: Mapping[str, Any]) -> str:
         words = run.in_words
     elif outcome.result == ACCEPTED and outcome.kind == JOB:
         words = f"not run: needs {setting['skip']}" if "skip" in setting else "not run"
+    if outcome.result == WRONG and "own" in setting:
+        words += f"<br>the file's own mistake: {setting['own']}"
     if values := setting.get("set"):
         texts = ", ".join(f"`{key}={value}`" for key, value in values.items())
         words += f"<br>set: {texts}"
@@ -177,13 +189,13 @@ def work(options: argparse.Namespace, home: Path, top: Path) -> str:
             values = settings.get(shown, {}).get("set", {})
             outcomes.append(pipeline_files.check(client, kind, file, shown, values))
         chosen = [
-            (outcome, folder / outcome.file)
+            outcome.file
             for outcome in outcomes
             if outcome.result == ACCEPTED
             and outcome.kind == JOB
             and "skip" not in settings.get(outcome.file, {})
         ]
-        runs = {} if options.check else run_all(client, chosen, settings, options.limit_s)
+        runs = {} if options.check else run_all(client, folder, chosen, settings, options.limit_s)
     finally:
         embedded.stop(server)
     return "".join(page(commit, outcomes, runs, settings))
