@@ -44,13 +44,15 @@ _HEAD = """# Pipeline and component files of Azure/azureml-examples
 
 Made by `python tests/public_examples/pipelines.py --repository FOLDER.git`: every pipeline job's, \
 pipeline component's and command component's file in `cli` (commit {commit}), and the components \
-of other types there. Each was given to a fresh server: jobs as `yard job validate` does, \
+of other types there. Each was given to a server of its own: jobs as `yard job validate` does, \
 components as `yard component create` does, and then a pipeline of that one step is validated. \
 Nothing is edited. What the repository's own scripts \
 set with `--set`, download, register or create beforehand, the program sets and makes: clusters \
 of the names used, data assets, models, an environment. Where they download data, and where a \
 file names data on a site that this machine can't reach, stand small files of the same form, \
-drawn from a seed: such a run shows that the pipeline works, and its figures mean nothing.
+drawn from a seed: such a run shows that the pipeline works, and its figures mean nothing. The \
+environments are those that torchyard has in place of Azure's. The seconds include building one \
+where no earlier run had built it.
 
 """
 _SERVED = """
