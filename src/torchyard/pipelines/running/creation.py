@@ -8,8 +8,10 @@ is pinned; the same name with the same body is the same pipeline.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -20,7 +22,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents import secret_variables
 from torchyard.base.documents.checks import At
-from torchyard.base.documents.faults import joined
+from torchyard.base.documents.faults import MOST, joined, reaches
 from torchyard.base.errors import DatabaseUnreachable, InvalidSpec, TorchyardError, moved
 from torchyard.components import actions as components
 from torchyard.components import documents as component_documents
@@ -34,7 +36,7 @@ from torchyard.pipelines.records import step_store
 from torchyard.pipelines.records.step_store import TYPE, PipelineRow, StepRow
 from torchyard.pipelines.running import news
 from torchyard.pipelines.spec import expansion, pipeline_file
-from torchyard.pipelines.spec.expansion import Component
+from torchyard.pipelines.spec.nodes import Component, Resolve
 from torchyard.pipelines.spec.pipeline_file import PipelineSpec
 from torchyard.pipelines.spec.plan import Plan, Step
 from torchyard.workspaces.types import Identity
@@ -43,11 +45,19 @@ _LONGEST_NAME = 255
 _UNNAMED = "component"
 # Stands for a path that a step has yet to make.
 _TO_BE_MADE = "local:"
+_REGISTRY = "azureml://registries/"
+_COMPONENT_ID = re.compile(
+    r"(?:azureml:)?/*subscriptions/.+/workspaces/(?P<workspace>[^/]+)/components/(?P<name>[^/]+)"
+    r"/(?:versions|labels)/(?P<version>[^/]+)\Z",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
 class CheckedPipeline:
-    """A valid pipeline: its spec, its plan, each step's job file as it was checked."""
+    """A valid pipeline: its spec, its plan, and of each step the job file as it was checked, or
+    that of another step which differs from it in literals alone.
+    """
 
     spec: PipelineSpec
     plan: Plan
@@ -65,33 +75,71 @@ def check(
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    spec = pipeline_file.read(document)
-    plan = expansion.plan(spec, lambda written, at: _component(services.db, workspace, written, at))
-    checked: list[submission.Checked] = []
-    faults: list[InvalidSpec] = []
-    for step in plan.steps:
+    faults: list[TorchyardError] = []
+    broken: list[str] = []
+    try:
+        spec = pipeline_file.read(document)
+    except InvalidSpec as error:
+        spec, broken = pipeline_file.read_rest(document, error)
+        faults.append(error)
+    resolve = _each_once(lambda written, at: _component(services.db, workspace, written, at))
+    found = expansion.expand(spec, resolve, broken)
+    faults += found.faults.found
+    equal: dict[str, submission.Checked] = {}
+    checked: dict[str, submission.Checked] = {}
+    for step in found.steps:
+        if len(faults) > MOST:
+            break
         try:
-            each = _check_step(services, workspace, spec, step, uploaded)
-            checked.append(submission.allowed(services, workspace, each, user) if user else each)
+            checked[step.name] = _check_step(services, workspace, spec, step, uploaded, user, equal)
         except InvalidSpec as error:
-            faults.append(error)
+            faults.append(moved(error, partial(_place, document, step)))
+    try:
+        plan = found.plan()
+    except InvalidSpec as error:
+        faults.append(error)
     if faults:
-        raise joined(faults, document, ())
+        raise joined([moved(each, partial(_written_at, document)) for each in faults], document, ())
     notices = dict.fromkeys(
-        f"step `{step.name}`: {notice}"
-        for step, each in zip(plan.steps, checked, strict=True)
-        for notice in each.notices
+        (
+            *(f"output `{name}` is made by no step" for name in found.unmade),
+            *(f"step `{step}`: {text}" for step, each in checked.items() for text in each.notices),
+        )
     )
-    return CheckedPipeline(spec, plan, tuple(checked), tuple(notices))
+    return CheckedPipeline(
+        spec, plan, tuple(checked[step.name] for step in plan.steps), tuple(notices)
+    )
 
 
 def _check_step(
-    services: Services, workspace: str, spec: PipelineSpec, step: Step, uploaded: bool
+    services: Services,
+    workspace: str,
+    spec: PipelineSpec,
+    step: Step,
+    uploaded: bool,
+    user: str,
+    equal: dict[str, submission.Checked],
 ) -> submission.Checked:
-    """What its job will be, with stand-ins for what other steps make."""
+    """What its job will be, with stand-ins for what other steps make.
+
+    Args:
+        equal: what steps were that differ in nothing that is checked; grows.
+
+    Raises:
+        InvalidSpec: at a place of the step's job file.
+    """
+    name = child_name("", step.name)
+    if len(name) + len(spec.name) > _LONGEST_NAME:
+        raise InvalidSpec(
+            f"the job of step `{step.name}` would have a name of more than {_LONGEST_NAME} letters",
+            "shorten the pipeline's `name`",
+            at=("name",),
+        )
+    key = _fingerprint(step)
+    if key in equal:
+        return equal[key]
     document = step_document(spec, step.name, step.document)
-    made = {name: f"{_TO_BE_MADE}{taken.step}/{taken.output}" for name, taken in step.takes.items()}
-    inputs = {name: taken.as_input(made[name]) for name, taken in step.takes.items()}
+    inputs = {name: taken.as_input(_TO_BE_MADE) for name, taken in step.takes.items()}
     document = {**document, "inputs": {**(document.get("inputs") or {}), **inputs}}
     try:
         checked = submission.check(
@@ -100,24 +148,51 @@ def _check_step(
     except DatabaseUnreachable:
         raise
     except TorchyardError as error:
-        raise moved(error, lambda at: _place(step, at)) from error
-    name = child_name("", step.name)
-    if len(name) + len(spec.name) > _LONGEST_NAME:
-        raise InvalidSpec(
-            f"the job of step `{step.name}` would have a name of more than {_LONGEST_NAME} letters",
-            "shorten the pipeline's `name`",
-            at=("name",),
-        )
-    return checked
+        raise moved(error, lambda at: at) from error
+    equal[key] = submission.allowed(services, workspace, checked, user) if user else checked
+    return equal[key]
 
 
-def _place(step: Step, at: At) -> At:
+def _fingerprint(step: Step) -> str:
+    """The same for two steps of which one is right if the other is: what literals say makes no
+    difference, nor who makes what they take.
+    """
+    inputs = {
+        name: type(value).__name__ if _is_plain(value) else value
+        for name, value in (step.document.get("inputs") or {}).items()
+    }
+    taken = {name: each.as_input("") for name, each in step.takes.items()}
+    return repr({**step.document, "inputs": {**inputs, **taken}})
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a literal that names nothing and holds no expression."""
+    if isinstance(value, str):
+        return not any(mark in value for mark in ("$", ":", "{", "/"))
+    return isinstance(value, int | float | bool)
+
+
+def _place(document: Any, step: Step, at: At) -> At:
     """Where what stands there in a step's file stands in the pipeline's."""
-    if not at:
-        return step.at
-    if at[0] in step.own_keys or at[0] in ("inputs", "outputs", "compute"):
-        return (*step.at, *at)
-    return (*step.component_at, *at)
+    if at[:1] == ("name",):
+        return at
+    own = str(at[1]).split(".") if len(at) > 1 and at[0] == "properties" else []
+    for size in (2, 1):
+        if at[:size] in step.places:
+            return (*step.places[at[:size]], *at[size:])
+    if reaches(document, own):
+        return tuple(own)
+    return (*step.at, *at)
+
+
+def _written_at(document: Any, at: At) -> At:
+    """The place, or that of the name of a component which holds it."""
+    below = document
+    for size, key in enumerate(at):
+        if isinstance(below, str):
+            return at[:size]
+        below = below.get(key) if isinstance(below, Mapping) else None
+    return at
 
 
 def step_document(spec: PipelineSpec, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,30 +215,61 @@ def child_name(pipeline: str, step: str) -> str:
     return f"{pipeline}_{step.replace('.', '-')}"
 
 
+def _each_once(resolve: Resolve) -> Resolve:
+    """The same, where each component is read once, however many steps name it or hold its like."""
+    found: dict[str, Component] = {}
+
+    def resolved(written: Any, at: At) -> Component:
+        key = repr(written)
+        if key not in found:
+            found[key] = resolve(written, at)
+        return found[key]
+
+    return resolved
+
+
 def _component(db: Database, workspace: str, written: Any, at: At) -> Component:
     """What a step's `component` is.
 
     Raises:
-        InvalidSpec: it is missing, or no component.
+        InvalidSpec: it is missing, archived, or no component.
     """
     try:
         if isinstance(written, Mapping):
             request = component_documents.read({"name": _UNNAMED, **written})
             return Component(request.definition)
-        ref = refs.parse(written)
-        if ref.registry:
-            raise InvalidSpec(
-                f"`{written[:200]}` lies in the registry `{ref.registry}`, which is not reached "
-                "from here",
-                "write a component that does the same, and name its file",
-                code="not_served",
-            )
-        version = ref.version or ref.label or components.LATEST
-        found = components.get(db, workspace, ref.name, version)
+        return _registered(db, workspace, written)
     except DatabaseUnreachable:
         raise
     except TorchyardError as error:
         raise moved(error, lambda inner: (*at, *inner)) from error
+
+
+def _registered(db: Database, workspace: str, written: str) -> Component:
+    if written.startswith(_REGISTRY):
+        raise InvalidSpec(
+            f"`{written[:200]}` lies in a registry, which is not reached from here",
+            "write a component that does the same, and name its file",
+            code="not_served",
+        )
+    if by_id := _COMPONENT_ID.match(written):
+        if by_id["workspace"].lower() != workspace.lower():
+            raise InvalidSpec(
+                f"`{written[:200]}` lies in workspace `{by_id['workspace']}`, and this is "
+                f"`{workspace}`",
+                "register the component here, and write `azureml:<name>@latest`",
+            )
+        name, version = by_id["name"], by_id["version"]
+    else:
+        ref = refs.parse(written)
+        name, version = ref.name, ref.version or ref.label or components.LATEST
+    found = components.get(db, workspace, name, version)
+    if found.archived:
+        raise InvalidSpec(
+            f"component `{found.name}:{found.version}` is archived",
+            f"restore it: `yard component restore -n {found.name} -v {found.version}`, or name "
+            "another version",
+        )
     return Component(found.definition, f"{found.name}:{found.version}")
 
 

@@ -52,9 +52,12 @@ NODE_TYPE = Choice(
 
 @dataclass(frozen=True)
 class Settings:
-    """`compute` of steps that name none; where a step failed, whether others go on."""
+    """`compute` of steps that name none, and where it is written; where a step failed, whether
+    others go on.
+    """
 
     compute: str = ""
+    compute_at: At = ()
     datastore: str = ""
     continues: bool = True
     force_rerun: bool = False
@@ -150,7 +153,7 @@ class NodeFile(Document):
 
     @rule("type", "component")
     def _has_steps(self) -> None:
-        if self.type == "pipeline" and self.component is None:
+        if self.type == "pipeline" and self.component is None and self.command is None:
             raise InvalidSpec(
                 "a step of `type: pipeline` has no `component`",
                 "name the file of a pipeline component",
@@ -192,7 +195,7 @@ def _component(value: Any, at: At) -> Mapping[str, Any] | str:
 
 
 def read_nodes(value: Any, at: At) -> dict[str, dict[str, Any]]:
-    """The steps, each with the keys that it sets.
+    """The steps, each with the keys that it sets; `type` is empty where its component says it.
 
     Raises:
         InvalidSpec: what is wrong with any of them.
@@ -208,14 +211,16 @@ def read_nodes(value: Any, at: At) -> dict[str, dict[str, Any]]:
     lower: dict[str, str] = {}
 
     def node(body: Any, place: At) -> dict[str, Any]:
-        step = str(place[-1])
-        _check_name(step, lower, place)
+        _check_name(str(place[-1]), lower, place)
+        if isinstance(body, Mapping) and body.get("type") is not None:
+            NODE_TYPE.read(body, "type", place, "")  # before the keys that only others have
         file = NodeFile.read(body, place)
         written = {str(key): each for key, each in body.items() if each is not None}
         written.pop("$schema", None)
-        return {**written, "type": file.type, "inputs": file.inputs, "outputs": file.outputs}
+        kind = file.type if written.get("type") or file.component is None else ""
+        return {**written, "type": kind, "inputs": file.inputs, "outputs": file.outputs}
 
-    return entries(value, at, node)
+    return {str(name): each for name, each in entries(value, at, node).items()}
 
 
 def _check_name(step: str, lower: dict[str, str], at: At) -> None:
@@ -297,6 +302,10 @@ class PipelineFile(File):
     status: None = refused(READ_ONLY)
     creation_context: None = refused(READ_ONLY)
 
+    @rule("properties")
+    def _of_torchyard(self) -> None:
+        own_properties.check(self.properties)
+
     @rule("jobs", "component")
     def _has_steps(self) -> None:
         if not self.jobs and self.component is None:
@@ -325,6 +334,7 @@ class PipelineFile(File):
             outputs=self.outputs,
             settings=Settings(
                 settings.default_compute or self.compute,
+                ("settings", "default_compute") if settings.default_compute else ("compute",),
                 settings.default_datastore.removeprefix("azureml:"),
                 settings.continue_on_step_failure,
                 settings.force_rerun,
@@ -346,3 +356,32 @@ def read(document: Any) -> PipelineSpec:
         InvalidSpec: the first thing that is wrong, with its place and the others.
     """
     return own_properties.read(PipelineFile, document).spec
+
+
+def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[PipelineSpec, list[str]]:
+    """The pipeline without what is wrong, for what else there is to say of it, and the steps that
+    are left out.
+
+    Args:
+        fault: what `read` raised.
+
+    Raises:
+        InvalidSpec: the fault, where nothing can be said of the rest.
+    """
+    places = [each.at for each in (fault, *fault.others)]
+    nodes = document.get("jobs")
+    broken = {str(at[1]) for at in places if at[:1] == ("jobs",) and len(at) > 1}
+    wrong = {str(at[0]) for at in places if at and at[0] != "jobs"}
+    wrong |= {each.meant_key for each in (fault, *fault.others) if len(each.at) == 1}
+    if wrong & {"properties", "torchyard"}:
+        wrong |= {"properties", "torchyard"}
+    is_bare = any(not at or at == ("jobs",) for at in places) or not isinstance(nodes, Mapping)
+    if is_bare or wrong & {"component", "inputs", "outputs", "jobs", "type"}:
+        raise fault
+    assert isinstance(nodes, Mapping)
+    rest = {key: value for key, value in document.items() if str(key) not in wrong}
+    rest["jobs"] = {name: node for name, node in nodes.items() if str(name) not in broken}
+    try:
+        return read(rest), sorted(broken)
+    except InvalidSpec:
+        raise fault from None
