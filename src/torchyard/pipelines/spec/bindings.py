@@ -54,4 +54,7 @@ def read(value: Any, at: At) -> Binding | None:
         return Binding(found[1], found[2])
     if found := _OF_STEP.match(content):
         return Binding(found[2], found[3], found[1])
-    raise InvalidSpec(f"`{value[:80]}` is not a binding", _HINT, at=at)
+    meant = f"parent.{content}"
+    is_meant = _OF_PIPELINE.match(meant) or _OF_STEP.match(meant)
+    hint = f"did you mean `${{{{{meant[:80]}}}}}`?" if is_meant else _HINT
+    raise InvalidSpec(f"`{value[:80]}` is not a binding", hint, at=at)

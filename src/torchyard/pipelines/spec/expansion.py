@@ -19,7 +19,7 @@ from torchyard.jobs.spec.inputs import read_inputs
 from torchyard.pipelines.spec import input_bindings, output_bindings, step_documents
 from torchyard.pipelines.spec.nodes import Component, Faults, Node, Resolve, Scope, meant
 from torchyard.pipelines.spec.pipeline_file import MOST_STEPS, PipelineSpec, read_nodes
-from torchyard.pipelines.spec.plan import Made, Plan, Step, in_order
+from torchyard.pipelines.spec.plan import Made, Plan, Step, Taken, in_order
 from torchyard.pipelines.spec.values import UNKNOWN, Data, Literal, Value
 
 _DEEPEST = 20
@@ -41,6 +41,8 @@ class Expansion:
     faults: Faults = field(default_factory=Faults)
     # The outputs of nested pipelines, and of the steps in them that make them.
     same: dict[Made, Made] = field(default_factory=dict)
+    # Those that no step in them makes.
+    lost: set[Made] = field(default_factory=set)
     is_too_large: bool = False
 
     def plan(self) -> Plan:
@@ -70,15 +72,26 @@ def expand(spec: PipelineSpec, resolve: Resolve, broken: Collection[str] = ()) -
     made = _Expander(found, resolve, scope).expand(nodes, broken)
     found.outputs = {name: _source(found, each) for name, each in made.items()}
     found.unmade = tuple(name for name in scope.outputs if name not in made)
-    found.steps = [
-        replace(step, takes={
-            name: replace(taken, step=source.step, output=source.output)
-            for name, taken in step.takes.items()
-            for source in [_source(found, Made(taken.step, taken.output))]
-        })
-        for step in found.steps
-    ]  # fmt: skip
+    found.steps = [replace(step, takes=_sources(found, step)) for step in found.steps]
     return found
+
+
+def _sources(found: Expansion, step: Step) -> dict[str, Taken]:
+    """What a step takes, by the steps that make it in place of nested pipelines."""
+    takes = {}
+    for name, taken in step.takes.items():
+        source = _source(found, Made(taken.step, taken.output))
+        if source in found.lost:
+            found.faults.found.append(
+                InvalidSpec(
+                    f"input `{name}` of step `{step.name}` is bound to output `{source.output}` of "
+                    f"pipeline `{source.step}`, and no step in that makes it",
+                    f"bind an output of one of them to `${{{{parent.outputs.{source.output}}}}}`",
+                    at=step.places[("inputs", name)],
+                )
+            )
+        takes[name] = replace(taken, step=source.step, output=source.output)
+    return takes
 
 
 def _source(found: Expansion, made: Made) -> Made:
@@ -109,7 +122,7 @@ def _enter(
     root = Node("", {"inputs": spec.inputs, "outputs": {}}, (), component)
     outer = replace(scope, nodes={"": root}, values={})
     scope.at, scope.around = ("component", "jobs"), (component.label,)
-    scope.inputs = input_bindings.of_node(outer, root, found.faults)
+    scope.inputs = input_bindings.of_node(outer, "", found.faults)
     for name in spec.outputs:
         if name not in root.output_ports:
             hint = meant(name, root.output_ports, "see the component")
@@ -144,18 +157,18 @@ class _Expander:
         """The pipeline's outputs, by the steps that make them."""
         scope, faults = self.scope, self.found.faults
         for name in broken:
-            scope.nodes[name] = Node(name, {}, (*scope.at, name), is_broken=True)
+            scope.nodes[name] = Node(scope.prefix + name, {}, (*scope.at, name), is_broken=True)
         for name, written in nodes.items():
-            node = scope.nodes[name] = Node(name, written, (*scope.at, name))
+            node = scope.nodes[name] = Node(scope.prefix + name, written, (*scope.at, name))
             faults.of(partial(self._resolve, node), None)
         for node in scope.nodes.values():
             if not node.is_broken:
                 output_bindings.bind(scope, node, faults)
-        for node in scope.nodes.values():
+        for name, node in scope.nodes.items():
             if faults.is_full or self.found.is_too_large:
                 break
             if not node.is_broken:
-                faults.of(partial(self._add, node), None)
+                faults.of(partial(self._add, name, node), None)
         return scope.bound
 
     def _resolve(self, node: Node) -> None:
@@ -168,16 +181,16 @@ class _Expander:
         kind = node.written["type"]
         if kind and component.kind != kind:
             raise InvalidSpec(
-                f"step `{node.name}` is of `type: {kind}`, and its component is one of `type: "
+                f"step `{node.path}` is of `type: {kind}`, and its component is one of `type: "
                 f"{component.kind}`",
                 f"write `type: {component.kind}`",
                 at=(*node.at, "type"),
             )
         node.component, node.is_broken = component, False
 
-    def _add(self, node: Node) -> None:
+    def _add(self, name: str, node: Node) -> None:
         """Add the steps that a node is."""
-        values = input_bindings.of_node(self.scope, node, self.found.faults)
+        values = input_bindings.of_node(self.scope, name, self.found.faults)
         if node.is_pipeline:
             self._nest(node, values)
             return
@@ -226,7 +239,7 @@ class _Expander:
             "is_deterministic", node.definition.get("is_deterministic", True)
         )
         return Step(
-            name=f"{self.scope.prefix}{node.name}",
+            name=node.path,
             document=document,
             takes=takes,
             component=node.component.label if node.component else "",
@@ -241,7 +254,7 @@ class _Expander:
         for key in _OF_COMMANDS:
             if node.written.get(key):
                 raise InvalidSpec(
-                    f"step `{node.name}` is a pipeline, and `{key}` is for steps of a command",
+                    f"step `{node.path}` is a pipeline, and `{key}` is for steps of a command",
                     "write it at the steps of its component",
                     at=(*node.at, key),
                 )
@@ -262,13 +275,14 @@ class _Expander:
             inputs=values,
             outputs={name: node.said.get(name, {}) for name in node.output_ports},
             settings=replace(scope.settings, compute=compute, compute_at=compute_at),
-            prefix=f"{scope.prefix}{node.name}.",
+            prefix=f"{node.path}.",
             around=(*scope.around, label),
             outputs_at=node.said_at,
         )
         made = _Expander(self.found, self.resolve, inner).expand(_nodes_of(node.component, at))
-        outer = f"{scope.prefix}{node.name}"
-        self.found.same |= {Made(outer, name): each for name, each in made.items()}
+        self.found.same |= {Made(node.path, name): each for name, each in made.items()}
+        if not any(each.is_broken for each in inner.nodes.values()):
+            self.found.lost |= {Made(node.path, name) for name in inner.outputs if name not in made}
 
     def _compute(self, node: Node) -> tuple[str, At]:
         """The cluster of a step, and where it is written."""
@@ -279,6 +293,6 @@ class _Expander:
         return str(written), at
 
     def _literal(self, written: Any, subject: str, node: Node, at: At, key: str) -> Any:
-        subject = f"{subject} of step `{node.name}`"
+        subject = f"{subject} of step `{node.path}`"
         faults = self.found.faults
         return input_bindings.literal_at(self.scope, written, subject, (*at, key), faults)

@@ -37,14 +37,15 @@ from torchyard.pipelines.spec.values import (
 _Key = tuple[str, str]
 
 
-def of_node(scope: Scope, node: Node, faults: Faults) -> dict[str, Value | None]:
+def of_node(scope: Scope, step: str, faults: Faults) -> dict[str, Value | None]:
     """The inputs of a step: those that it sets, and the defaults of its component."""
+    node = scope.nodes[step]
     written, ports = node.written["inputs"], node.ports or {}
     values: dict[str, Value | None] = {}
     for name in dict.fromkeys([*ports, *written]):
         if faults.is_full:
             break
-        values[name] = _value(scope, (node.name, name), faults)
+        values[name] = _value(scope, (step, name), faults)
     return values
 
 
@@ -112,15 +113,19 @@ def _circle(scope: Scope, key: _Key, chain: list[_Key]) -> InvalidSpec:
     circle = chain[chain.index(key) + 1 :][:8]
     through = f" through {', '.join(f'`{step}.inputs.{name}`' for step, name in circle)}"
     return InvalidSpec(
-        f"{_subject(key)} is bound to itself{through if circle else ''}",
+        f"{_subject(scope, key)} is bound to itself{through if circle else ''}",
         "bind it to an input of the pipeline, or to an output of a step",
         code="cyclic_reference",
         at=(*scope.nodes[key[0]].at, "inputs", key[1]),
     )
 
 
-def _subject(key: _Key) -> str:
-    return f"input `{key[1]}` of {f'step `{key[0]}`' if key[0] else 'the pipeline'}"
+def _owner(scope: Scope, key: _Key) -> str:
+    return f"step `{scope.nodes[key[0]].path}`" if key[0] else "the pipeline"
+
+
+def _subject(scope: Scope, key: _Key) -> str:
+    return f"input `{key[1]}` of {_owner(scope, key)}"
 
 
 def _input(scope: Scope, key: _Key) -> Value | None:
@@ -131,15 +136,14 @@ def _input(scope: Scope, key: _Key) -> Value | None:
     ports, written = node.ports, node.written["inputs"].get(name)
     port = (ports or {}).get(name)
     if ports is not None and port is None:
-        of = f"step `{node.name}`" if node.name else "the pipeline"
         raise InvalidSpec(
-            f"the component of {of} has no input `{name}`",
+            f"the component of {_owner(scope, key)} has no input `{name}`",
             meant(name, ports, "see its component" if ports else "it declares none"),
             at=at,
         )
     if written is None:
-        return _unset(node, name, port or {}, _subject(key))
-    return _written(scope, written, port or {}, _subject(key), at)
+        return _unset(node, name, port or {}, _subject(scope, key))
+    return _written(scope, written, port or {}, _subject(scope, key), at)
 
 
 def _unset(node: Node, name: str, port: Port, subject: str) -> Value | None:
@@ -181,8 +185,8 @@ def _written(scope: Scope, written: Any, port: Port, subject: str, at: At) -> Va
             value = replace(value, mode=mode)
     elif place[-1:] == ("path",) and isinstance(written, Mapping):
         value = Data(str(text), kind, mode, at)
-    elif isinstance(text, str) and declared not in ("", "path", *LITERALS):
-        value = Data(text, at=at)
+    elif isinstance(written, str) and declared not in ("", "path", *LITERALS):
+        value = Data(written, at=at)
     else:
         value = Literal(text)
     if value is not None:
@@ -236,7 +240,7 @@ def _of_step(scope: Scope, bound: Binding, subject: str, at: At) -> Value | None
     if bound.name not in ports:
         raise _no_such(bound, subject, ports, at)
     kind = output_type(ports[bound.name], node.said.get(bound.name, {}))
-    return Output(f"{scope.prefix}{node.name}", bound.name, kind)
+    return Output(node.path, bound.name, kind)
 
 
 def _no_such(bound: Binding, subject: str, known: Collection[str], at: At) -> InvalidSpec:

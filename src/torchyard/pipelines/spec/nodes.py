@@ -44,11 +44,12 @@ Resolve = Callable[[Any, At], Component]
 class Node:
     """One step as it is written, or a nested pipeline.
 
-    `component` is None for a step of its own. `said` is what the step and the output of the
+    `path` is its name with those of the steps that it is nested in. `component` is None for a step
+    of its own. `said` is what the step and the output of the
     pipeline that it is bound to say of each output, `said_at` where.
     """
 
-    name: str
+    path: str
     written: Mapping[str, Any]
     at: At
     component: Component | None = None

@@ -34,7 +34,7 @@ def _said(scope: Scope, node: Node, name: str) -> dict[str, Any]:
     ports = node.output_ports
     if name not in ports:
         raise InvalidSpec(
-            f"step `{node.name}` has no output `{name}`",
+            f"step `{node.path}` has no output `{name}`",
             meant(name, ports, "its component declares none" if not ports else "see its component"),
             at=at,
         )
@@ -58,7 +58,7 @@ def _said(scope: Scope, node: Node, name: str) -> dict[str, Any]:
 
 def _pipelines(scope: Scope, node: Node, name: str, bound: Binding, at: At) -> Mapping[str, Any]:
     """What the pipeline says of its output."""
-    subject = f"output `{name}` of step `{node.name}` is bound to `{bound}`"
+    subject = f"output `{name}` of step `{node.path}` is bound to `{bound}`"
     if bound.step or bound.kind != "outputs":
         raise InvalidSpec(
             f"{subject}, which is not an output of the pipeline",
@@ -74,10 +74,9 @@ def _pipelines(scope: Scope, node: Node, name: str, bound: Binding, at: At) -> M
     other = scope.bound.get(bound.name)
     if other is not None:
         raise InvalidSpec(
-            f"{subject}, as is output `{other.output}` of step "
-            f"`{other.step.removeprefix(scope.prefix)}`",
+            f"{subject}, as is output `{other.output}` of step `{other.step}`",
             "declare another output of the pipeline for one of them",
             at=at,
         )
-    scope.bound[bound.name] = Made(f"{scope.prefix}{node.name}", name)
+    scope.bound[bound.name] = Made(node.path, name)
     return scope.outputs[bound.name]

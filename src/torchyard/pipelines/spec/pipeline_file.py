@@ -217,6 +217,8 @@ def read_nodes(value: Any, at: At) -> dict[str, dict[str, Any]]:
         file = NodeFile.read(body, place)
         written = {str(key): each for key, each in body.items() if each is not None}
         written.pop("$schema", None)
+        if file.component is not None:
+            written["component"] = file.component
         kind = file.type if written.get("type") or file.component is None else ""
         return {**written, "type": kind, "inputs": file.inputs, "outputs": file.outputs}
 

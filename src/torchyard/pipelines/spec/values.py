@@ -117,7 +117,7 @@ def check_fits(value: Value, port: Port, subject: str, source: str, at: At) -> N
     bound = f"{subject} is bound to {source}, which" if source else f"{subject}"
     if isinstance(value, Literal):
         if wanted not in LITERALS:
-            raise _unfit(bound, f"is the value `{_shown(value)}`", f"is `{wanted}`", at)
+            raise _unfit(bound, _valued(value), f"is `{wanted}`", at)
         _check_literal(value, port, subject, bound, at)
         return
     if wanted in LITERALS:
@@ -138,7 +138,7 @@ def _unfit(bound: str, has: str, wants: str, at: At) -> InvalidSpec:
 def _check_literal(value: Literal, port: Port, subject: str, bound: str, at: At) -> None:
     kind, text = str(port["type"]), literal(value.value)
     if not is_a(kind, text):
-        raise _unfit(bound, f"is the value `{_shown(value)}`", f"is of type `{kind}`", at)
+        raise _unfit(bound, _valued(value), f"is of type `{kind}`", at)
     choices = port.get("enum")
     if isinstance(choices, list) and not any(_is_same(kind, text, each) for each in choices):
         raise InvalidSpec(
@@ -164,6 +164,10 @@ def _is_same(kind: str, text: str, choice: Any) -> bool:
     if kind in ("number", "integer") and is_a(kind, other):
         return float(text) == float(other)
     return text == other or (kind == "boolean" and text.lower() == other.lower())
+
+
+def _valued(value: Literal) -> str:
+    return f"is the value `{_shown(value)}`" if _shown(value) else "is an empty text"
 
 
 def _shown(value: Literal) -> str:
