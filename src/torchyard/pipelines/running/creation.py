@@ -42,6 +42,7 @@ from torchyard.pipelines.spec.plan import Plan, Step
 from torchyard.workspaces.types import Identity
 
 _LONGEST_NAME = 255
+_LONGEST_REFERENCE = 1000
 _UNNAMED = "component"
 # Stands for a path that a step has yet to make.
 _TO_BE_MADE = "local:"
@@ -162,7 +163,21 @@ def _fingerprint(step: Step) -> str:
         for name, value in (step.document.get("inputs") or {}).items()
     }
     taken = {name: each.as_input("") for name, each in step.takes.items()}
-    return repr({**step.document, "inputs": {**inputs, **taken}})
+    return _key({**step.document, "inputs": {**inputs, **taken}}, ())
+
+
+def _key(value: Any, at: At) -> str:
+    """The same for equal values.
+
+    Raises:
+        InvalidSpec: it is nested too deeply to be compared.
+    """
+    try:
+        return repr(value)
+    except RecursionError:
+        raise InvalidSpec(
+            "the step is nested too deeply", "use fewer than 200 levels", at=at
+        ) from None
 
 
 def _is_plain(value: Any) -> bool:
@@ -177,7 +192,7 @@ def _place(document: Any, step: Step, at: At) -> At:
     if at[:1] == ("name",):
         return at
     own = str(at[1]).split(".") if len(at) > 1 and at[0] == "properties" else []
-    for size in (2, 1):
+    for size in (3, 2, 1):
         if at[:size] in step.places:
             return (*step.places[at[:size]], *at[size:])
     if reaches(document, own):
@@ -220,7 +235,7 @@ def _each_once(resolve: Resolve) -> Resolve:
     found: dict[str, Component] = {}
 
     def resolved(written: Any, at: At) -> Component:
-        key = repr(written)
+        key = _key(written, at)
         if key not in found:
             found[key] = resolve(written, at)
         return found[key]
@@ -246,17 +261,21 @@ def _component(db: Database, workspace: str, written: Any, at: At) -> Component:
 
 
 def _registered(db: Database, workspace: str, written: str) -> Component:
+    if len(written) > _LONGEST_REFERENCE:
+        raise InvalidSpec(
+            f"`{written[:80]}…` is too long for the name of a component",
+            "for example `component: azureml:train@latest`",
+        )
     if written.startswith(_REGISTRY):
         raise InvalidSpec(
-            f"`{written[:200]}` lies in a registry, which is not reached from here",
+            f"`{written}` lies in a registry, which is not reached from here",
             "write a component that does the same, and name its file",
             code="not_served",
         )
     if by_id := _COMPONENT_ID.match(written):
         if by_id["workspace"].lower() != workspace.lower():
             raise InvalidSpec(
-                f"`{written[:200]}` lies in workspace `{by_id['workspace']}`, and this is "
-                f"`{workspace}`",
+                f"`{written}` lies in workspace `{by_id['workspace']}`, and this is `{workspace}`",
                 "register the component here, and write `azureml:<name>@latest`",
             )
         name, version = by_id["name"], by_id["version"]

@@ -127,7 +127,9 @@ def _enter(
         if name not in root.output_ports:
             hint = meant(name, root.output_ports, "see the component")
             found.faults.found.append(
-                InvalidSpec(f"the component has no output `{name}`", hint, at=("outputs", name))
+                InvalidSpec(
+                    f"the component has no output `{name[:80]}`", hint, at=("outputs", name)
+                )
             )
     scope.outputs = {name: scope.outputs.get(name, {}) for name in root.output_ports}
     return nodes
@@ -207,46 +209,43 @@ class _Expander:
 
     def _step(self, node: Node, values: Mapping[str, Value | None]) -> Step:
         document, places = step_documents.of_step(node.written, node.definition, node.at)
-        known, takes = step_documents.inputs(values, node.ports or {})
-        outputs = {
-            name: step_documents.output(
-                name,
-                port,
-                node.said.get(name, {}),
-                self.scope.settings,
-                node.said_at.get(name, (*node.at, "component", "outputs", name)),
-            )
-            for name, port in node.output_ports.items()
-        }
         for key in _WITH_BINDINGS:
             if isinstance(part := document.get(key), Mapping):
+                at = places.get((key,), node.at)
                 document[key] = {
-                    name: self._literal(each, f"`{name}`", node, places.get((key,), node.at), name)
+                    name: self._literal(each, f"`{name}`", node, (*at, name))
                     for name, each in part.items()
                 }
+        known, takes = step_documents.inputs(values, node.ports or {})
         compute, compute_at = self._compute(node)
-        document |= {"inputs": known} if known else {}
-        document |= {"outputs": outputs} if outputs else {}
-        document |= {"compute": compute} if compute else {}
-        places |= {("inputs", name): (*node.at, "inputs", name) for name in values}
-        places |= {
-            ("inputs", name): value.at
-            for name, value in values.items()
-            if isinstance(value, Data) and value.at
-        }
-        places |= {("outputs", name): at for name, at in node.said_at.items()}
+        further = {"inputs": known, "outputs": self._outputs(node, places), "compute": compute}
+        for name, value in values.items():
+            at = value.at if isinstance(value, Data) else ()
+            places[("inputs", name)] = at or (*node.at, "inputs", name)
         is_deterministic = node.written.get(
             "is_deterministic", node.definition.get("is_deterministic", True)
         )
         return Step(
             name=node.path,
-            document=document,
+            document=document | {key: value for key, value in further.items() if value},
             takes=takes,
             component=node.component.label if node.component else "",
             is_deterministic=str(is_deterministic).lower() != "false",
             at=node.at,
             places={**places, ("compute",): compute_at},
         )
+
+    def _outputs(self, node: Node, places: dict[At, At]) -> dict[str, Any]:
+        """As of a job's file; adds where each stands."""
+        outputs, settings = {}, self.scope.settings
+        for name, port in node.output_ports.items():
+            said = node.said.get(name, {})
+            at = node.said_at.get(name, (*node.at, "component", "outputs", name))
+            outputs[name] = step_documents.output(name, port, said, settings, at)
+            places[("outputs", name)] = at
+            if not said.get("path"):
+                places[("outputs", name, "path")] = ("settings", "default_datastore")
+        return outputs
 
     def _nest(self, node: Node, values: Mapping[str, Value | None]) -> None:
         assert node.component is not None
@@ -289,10 +288,9 @@ class _Expander:
         if not node.written.get("compute"):
             return self.scope.settings.compute, self.scope.settings.compute_at
         at = (*node.at, "compute")
-        written = self._literal(node.written["compute"], "the compute", node, node.at, "compute")
+        written = self._literal(node.written["compute"], "the compute", node, at)
         return str(written), at
 
-    def _literal(self, written: Any, subject: str, node: Node, at: At, key: str) -> Any:
+    def _literal(self, written: Any, subject: str, node: Node, at: At) -> Any:
         subject = f"{subject} of step `{node.path}`"
-        faults = self.found.faults
-        return input_bindings.literal_at(self.scope, written, subject, (*at, key), faults)
+        return input_bindings.literal_at(self.scope, written, subject, at, self.found.faults)

@@ -125,7 +125,7 @@ def _owner(scope: Scope, key: _Key) -> str:
 
 
 def _subject(scope: Scope, key: _Key) -> str:
-    return f"input `{key[1]}` of {_owner(scope, key)}"
+    return f"input `{key[1][:80]}` of {_owner(scope, key)}"
 
 
 def _input(scope: Scope, key: _Key) -> Value | None:
@@ -137,7 +137,7 @@ def _input(scope: Scope, key: _Key) -> Value | None:
     port = (ports or {}).get(name)
     if ports is not None and port is None:
         raise InvalidSpec(
-            f"the component of {_owner(scope, key)} has no input `{name}`",
+            f"the component of {_owner(scope, key)} has no input `{name[:80]}`",
             meant(name, ports, "see its component" if ports else "it declares none"),
             at=at,
         )

@@ -34,7 +34,7 @@ def _said(scope: Scope, node: Node, name: str) -> dict[str, Any]:
     ports = node.output_ports
     if name not in ports:
         raise InvalidSpec(
-            f"step `{node.path}` has no output `{name}`",
+            f"step `{node.path}` has no output `{name[:80]}`",
             meant(name, ports, "its component declares none" if not ports else "see its component"),
             at=at,
         )

@@ -27,6 +27,7 @@ from torchyard.jobs.spec.parts import READ_ONLY, experiment_name, name
 
 AS_A_JOB = "as of a job: see [the job file](job-file.md)"
 MOST_STEPS = 2000
+_MOST_VALUES = 1000
 _NODE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z", re.ASCII)
 _RESERVED = ("inputs", "outputs", "jobs", "parent", "settings")
 _OWN_TRAINING = Key("run your own training as a step of `type: command`", "refused")
@@ -139,9 +140,9 @@ class NodeFile(Document):
     experiment_name: Any = declared(None, "that of the pipeline", support="satisfied")
     is_deterministic: bool = declared(True, "`false`: run it each time", Truth())
 
-    @rule("component", "command")
+    @rule("type", "component", "command")
     def _is_one(self) -> None:
-        if self.component is None and self.command is None:
+        if self.component is None and self.command is None and self.type != "pipeline":
             raise InvalidSpec(
                 "the step has neither a `component` nor a `command`",
                 "name a component's file, or write what it runs",
@@ -153,7 +154,7 @@ class NodeFile(Document):
 
     @rule("type", "component")
     def _has_steps(self) -> None:
-        if self.type == "pipeline" and self.component is None and self.command is None:
+        if self.type == "pipeline" and self.component is None:
             raise InvalidSpec(
                 "a step of `type: pipeline` has no `component`",
                 "name the file of a pipeline component",
@@ -202,12 +203,13 @@ def read_nodes(value: Any, at: At) -> dict[str, dict[str, Any]]:
     """
     if not isinstance(value, Mapping) or not value:
         raise InvalidSpec(
-            f"`jobs` must be a mapping of steps by their names, not {described(value)}",
+            f"`jobs` must be a mapping of steps by their names, not {described(value)}"
+            if not isinstance(value, Mapping)
+            else "`jobs` has no steps",
             "for example `jobs: {train: {component: ./train.yml}}`",
             at=at,
         )
-    if len(value) > MOST_STEPS:
-        raise _too_many(len(value), at)
+    _refuse_many(value, MOST_STEPS, "steps", "let one step do the work of several", at)
     lower: dict[str, str] = {}
 
     def node(body: Any, place: At) -> dict[str, Any]:
@@ -242,20 +244,20 @@ def _check_name(step: str, lower: dict[str, str], at: At) -> None:
         )
 
 
-def _too_many(count: int, at: At) -> InvalidSpec:
-    return InvalidSpec(
-        f"the pipeline has {count:,} steps; the limit is {MOST_STEPS:,}",
-        "let one step do the work of several",
-        at=at,
-    )
+def _refuse_many(value: Any, limit: int, noun: str, hint: str, at: At) -> None:
+    if isinstance(value, Mapping) and len(value) > limit:
+        message = f"the pipeline has {len(value):,} {noun}; the limit is {limit:,}"
+        raise InvalidSpec(message, hint, at=at)
 
 
 def _inputs(value: Any, at: At) -> Mapping[str, Any]:
+    _refuse_many(value, _MOST_VALUES, "inputs", "put them into a file, and make that one input", at)
     read_inputs(value, at)
     return {str(key): each for key, each in (value or {}).items()}
 
 
 def _outputs(value: Any, at: At) -> Mapping[str, Any]:
+    _refuse_many(value, _MOST_VALUES, "outputs", "put several files into one folder", at)
     read_outputs(value, at)
     return {str(key): each for key, each in (value or {}).items()}
 
@@ -360,7 +362,7 @@ def read(document: Any) -> PipelineSpec:
     return own_properties.read(PipelineFile, document).spec
 
 
-def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[PipelineSpec, list[str]]:
+def read_rest(document: Any, fault: InvalidSpec) -> tuple[PipelineSpec, list[str]]:
     """The pipeline without what is wrong, for what else there is to say of it, and the steps that
     are left out.
 
@@ -370,6 +372,8 @@ def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[Pipeline
     Raises:
         InvalidSpec: the fault, where nothing can be said of the rest.
     """
+    if not isinstance(document, Mapping):
+        raise fault
     places = [each.at for each in (fault, *fault.others)]
     nodes = document.get("jobs")
     broken = {str(at[1]) for at in places if at[:1] == ("jobs",) and len(at) > 1}
