@@ -17,6 +17,8 @@ from pipelines.spec.pipeline_lab import (
     prep_and_train,
 )
 from torchyard.components import actions as components
+from torchyard.pipelines.records import step_store
+from torchyard.pipelines.running import creation
 from torchyard.pipelines.running.creation import step_document
 from torchyard.pipelines.spec import pipeline_file
 from torchyard.pipelines.spec.pipeline_file import Settings
@@ -225,3 +227,27 @@ def test_an_archived_version_is_refused_and_latest_passes_it_over(lab: PipelineL
     error = lab.refused(pipeline(jobs={"a": {"component": "azureml:c:2"}}))
     assert error.message == "component `c:2` is archived"
     assert error.at == ("jobs", "a", "component")
+
+
+def test_the_files_of_steps_are_stored_pinned(lab: PipelineLab) -> None:
+    lab.register("prep", PREP)
+    document = prep_and_train(prep__component="prep@latest", again__component="prep@latest")
+    document["inputs"] = {"rows": {"path": "https://host/rows/"}}
+    document["jobs"]["train"]["inputs"] = {"data": "${{parent.inputs.rows}}", "rate": 0.1}
+    services = lab.services
+    job, is_new = creation.create(services, WORKSPACE, {**document, "name": "mine"}, ME)
+    with services.db.read() as connection:
+        rows = step_store.steps_of(connection, job.id)
+        files = [step_store.document_of(connection, job.id, row.number) for row in rows]
+    assert is_new and creation.create(services, WORKSPACE, {**document, "name": "mine"}, ME) == (
+        job,
+        False,
+    )
+    assert [(row.name, row.component) for row in rows] == [
+        *(("prep", "prep:1"), ("train", ""), ("again", "prep:1"))
+    ]
+    assert [file["display_name"] for file in files] == ["prep", "train", "again"]
+    assert files[1]["inputs"] == {
+        "data": {"type": "uri_folder", "path": "https://host/rows/"},
+        "rate": 0.1,
+    }

@@ -1,31 +1,27 @@
 """Turn a pipeline's file into a pipeline.
 
-Owns: checking a pipeline against the workspace, finding its components, storing it with its steps.
-Leaves: the graph to spec/, the checks of each step's job to jobs/requests/submission.py.
+Owns: checking a pipeline against the workspace, storing it with its steps.
+Leaves: the graph to spec/, its components to component_lookup.py, the checks of each step's job to
+jobs/requests/submission.py.
 Always: a pipeline is stored with its steps and its first event, or not at all; what its steps name
 is pinned; the same name with the same body is the same pipeline.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from torchyard.base import refs
 from torchyard.base.clock import Clock
-from torchyard.base.db import Database
 from torchyard.base.documents import secret_variables
 from torchyard.base.documents.checks import At
 from torchyard.base.documents.faults import MOST, joined, reaches
 from torchyard.base.errors import DatabaseUnreachable, InvalidSpec, TorchyardError, moved
-from torchyard.components import actions as components
-from torchyard.components import documents as component_documents
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import names
 from torchyard.jobs.records.types import Job, NewJob, Status
@@ -34,24 +30,15 @@ from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties
 from torchyard.pipelines.records import step_store
 from torchyard.pipelines.records.step_store import TYPE, PipelineRow, StepRow
-from torchyard.pipelines.running import news
+from torchyard.pipelines.running import component_lookup, news
 from torchyard.pipelines.spec import expansion, pipeline_file
-from torchyard.pipelines.spec.nodes import Component, Resolve
 from torchyard.pipelines.spec.pipeline_file import PipelineSpec
 from torchyard.pipelines.spec.plan import Plan, Step
 from torchyard.workspaces.types import Identity
 
 _LONGEST_NAME = 255
-_LONGEST_REFERENCE = 1000
-_UNNAMED = "component"
 # Stands for a path that a step has yet to make.
 _TO_BE_MADE = "local:"
-_REGISTRY = "azureml://registries/"
-_COMPONENT_ID = re.compile(
-    r"(?:azureml:)?/*subscriptions/.+/workspaces/(?P<workspace>[^/]+)/components/(?P<name>[^/]+)"
-    r"/(?:versions|labels)/(?P<version>[^/]+)\Z",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -83,16 +70,16 @@ def check(
     except InvalidSpec as error:
         spec, broken = pipeline_file.read_rest(document, error)
         faults.append(error)
-    resolve = _each_once(lambda written, at: _component(services.db, workspace, written, at))
+    resolve = component_lookup.in_workspace(services.db, workspace)
     found = expansion.expand(spec, resolve, broken)
     faults += found.faults.found
-    equal: dict[str, submission.Checked] = {}
+    steps = _StepChecks(services, workspace, spec, uploaded, user)
     checked: dict[str, submission.Checked] = {}
     for step in found.steps:
         if len(faults) > MOST:
             break
         try:
-            checked[step.name] = _check_step(services, workspace, spec, step, uploaded, user, equal)
+            checked[step.name] = steps.check(step)
         except InvalidSpec as error:
             faults.append(moved(error, partial(_place, document, step)))
     try:
@@ -112,46 +99,65 @@ def check(
     )
 
 
-def _check_step(
-    services: Services,
-    workspace: str,
-    spec: PipelineSpec,
-    step: Step,
-    uploaded: bool,
-    user: str,
-    equal: dict[str, submission.Checked],
-) -> submission.Checked:
-    """What its job will be, with stand-ins for what other steps make.
-
-    Args:
-        equal: what steps were that differ in nothing that is checked; grows.
-
-    Raises:
-        InvalidSpec: at a place of the step's job file.
+@dataclass
+class _StepChecks:
+    """Checks steps, those that are alike once: `alike` has what each came to, `quotas` what there
+    is to say of one that asks for as much.
     """
-    name = child_name("", step.name)
-    if len(name) + len(spec.name) > _LONGEST_NAME:
-        raise InvalidSpec(
-            f"the job of step `{step.name}` would have a name of more than {_LONGEST_NAME} letters",
-            "shorten the pipeline's `name`",
-            at=("name",),
-        )
-    key = _fingerprint(step)
-    if key in equal:
-        return equal[key]
-    document = step_document(spec, step.name, step.document)
-    inputs = {name: taken.as_input(_TO_BE_MADE) for name, taken in step.takes.items()}
-    document = {**document, "inputs": {**(document.get("inputs") or {}), **inputs}}
-    try:
-        checked = submission.check(
-            services, workspace, document, uploaded=uploaded, made=frozenset(step.takes)
-        )
-    except DatabaseUnreachable:
-        raise
-    except TorchyardError as error:
-        raise moved(error, lambda at: at) from error
-    equal[key] = submission.allowed(services, workspace, checked, user) if user else checked
-    return equal[key]
+
+    services: Services
+    workspace: str
+    spec: PipelineSpec
+    uploaded: bool
+    user: str
+    alike: dict[str, submission.Checked] = field(default_factory=dict)
+    quotas: dict[tuple[str, int, float], tuple[str, ...]] = field(default_factory=dict)
+
+    def check(self, step: Step) -> submission.Checked:
+        """What its job will be, with stand-ins for what other steps make.
+
+        Raises:
+            InvalidSpec: at a place of the step's job file.
+        """
+        name = child_name("", step.name)
+        if len(name) + len(self.spec.name) > _LONGEST_NAME:
+            raise InvalidSpec(
+                f"the job of step `{step.name}` would have a name of more than {_LONGEST_NAME} "
+                "letters",
+                "shorten the pipeline's `name`",
+                at=("name",),
+            )
+        key = _fingerprint(step)
+        if key not in self.alike:
+            self.alike[key] = self._allowed(self._checked(step))
+        return self.alike[key]
+
+    def _checked(self, step: Step) -> submission.Checked:
+        document = step_document(self.spec, step.name, step.document)
+        inputs = {name: taken.as_input(_TO_BE_MADE) for name, taken in step.takes.items()}
+        document = {**document, "inputs": {**(document.get("inputs") or {}), **inputs}}
+        try:
+            return submission.check(
+                self.services,
+                self.workspace,
+                document,
+                uploaded=self.uploaded,
+                made=frozenset(step.takes),
+            )
+        except DatabaseUnreachable:
+            raise
+        except TorchyardError as error:
+            raise moved(error, lambda at: at) from error
+
+    def _allowed(self, checked: submission.Checked) -> submission.Checked:
+        if not self.user:
+            return checked
+        job = checked.spec
+        need = (job.compute, job.fewest_nodes, job.timeout_s)
+        if need not in self.quotas:
+            allowed = submission.allowed(self.services, self.workspace, checked, self.user)
+            self.quotas[need] = allowed.notices[len(checked.notices) :]
+        return replace(checked, notices=(*checked.notices, *self.quotas[need]))
 
 
 def _fingerprint(step: Step) -> str:
@@ -163,21 +169,7 @@ def _fingerprint(step: Step) -> str:
         for name, value in (step.document.get("inputs") or {}).items()
     }
     taken = {name: each.as_input("") for name, each in step.takes.items()}
-    return _key({**step.document, "inputs": {**inputs, **taken}}, ())
-
-
-def _key(value: Any, at: At) -> str:
-    """The same for equal values.
-
-    Raises:
-        InvalidSpec: it is nested too deeply to be compared.
-    """
-    try:
-        return repr(value)
-    except RecursionError:
-        raise InvalidSpec(
-            "the step is nested too deeply", "use fewer than 200 levels", at=at
-        ) from None
+    return component_lookup.key_of({**step.document, "inputs": {**inputs, **taken}}, ())
 
 
 def _is_plain(value: Any) -> bool:
@@ -228,68 +220,6 @@ def step_document(spec: PipelineSpec, name: str, document: Mapping[str, Any]) ->
 
 def child_name(pipeline: str, step: str) -> str:
     return f"{pipeline}_{step.replace('.', '-')}"
-
-
-def _each_once(resolve: Resolve) -> Resolve:
-    """The same, where each component is read once, however many steps name it or hold its like."""
-    found: dict[str, Component] = {}
-
-    def resolved(written: Any, at: At) -> Component:
-        key = _key(written, at)
-        if key not in found:
-            found[key] = resolve(written, at)
-        return found[key]
-
-    return resolved
-
-
-def _component(db: Database, workspace: str, written: Any, at: At) -> Component:
-    """What a step's `component` is.
-
-    Raises:
-        InvalidSpec: it is missing, archived, or no component.
-    """
-    try:
-        if isinstance(written, Mapping):
-            request = component_documents.read({"name": _UNNAMED, **written})
-            return Component(request.definition)
-        return _registered(db, workspace, written)
-    except DatabaseUnreachable:
-        raise
-    except TorchyardError as error:
-        raise moved(error, lambda inner: (*at, *inner)) from error
-
-
-def _registered(db: Database, workspace: str, written: str) -> Component:
-    if len(written) > _LONGEST_REFERENCE:
-        raise InvalidSpec(
-            f"`{written[:80]}…` is too long for the name of a component",
-            "for example `component: azureml:train@latest`",
-        )
-    if written.startswith(_REGISTRY):
-        raise InvalidSpec(
-            f"`{written}` lies in a registry, which is not reached from here",
-            "write a component that does the same, and name its file",
-            code="not_served",
-        )
-    if by_id := _COMPONENT_ID.match(written):
-        if by_id["workspace"].lower() != workspace.lower():
-            raise InvalidSpec(
-                f"`{written}` lies in workspace `{by_id['workspace']}`, and this is `{workspace}`",
-                "register the component here, and write `azureml:<name>@latest`",
-            )
-        name, version = by_id["name"], by_id["version"]
-    else:
-        ref = refs.parse(written)
-        name, version = ref.name, ref.version or ref.label or components.LATEST
-    found = components.get(db, workspace, name, version)
-    if found.archived:
-        raise InvalidSpec(
-            f"component `{found.name}:{found.version}` is archived",
-            f"restore it: `yard component restore -n {found.name} -v {found.version}`, or name "
-            "another version",
-        )
-    return Component(found.definition, f"{found.name}:{found.version}")
 
 
 def create(

@@ -65,7 +65,7 @@ def literal_at(scope: Scope, written: Any, subject: str, at: At, faults: Faults)
         return None
     if not isinstance(value, Literal):
         raise InvalidSpec(
-            f"{subject} is bound to `{bound}`, which is not a text or a number",
+            f"{subject} is bound to `{bound}`, which is not a string or a number",
             "bind it to an input of the pipeline that has a value",
             at=at,
         )
