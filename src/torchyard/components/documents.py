@@ -21,6 +21,7 @@ from torchyard.base.documents.checks import At, By, Key, Texts
 from torchyard.base.documents.faults import entries
 from torchyard.base.documents.models import Document, declared, keys, rule
 from torchyard.base.errors import InvalidSpec, did_you_mean, nearest
+from torchyard.base.fields import described
 from torchyard.data.documents import AssetFile
 from torchyard.data.types import ONNX_TYPE
 
@@ -38,6 +39,7 @@ _LITERALS = ("number", "integer", "boolean", "string")
 _DATA = (
     "uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model", "triton_model", "path",
 )  # fmt: skip
+_MOST_PORTS = 1000
 _AS_A_JOB = Key("as of a job: see [the job file](job-file.md)")
 
 
@@ -98,6 +100,45 @@ class InputFile(PortFile):
                 at=["default"],
             )
 
+    @rule("optional")
+    def _optional(self) -> None:
+        if str(self.optional).lower() not in ("none", "true", "false"):
+            raise InvalidSpec(
+                f"`optional` is {described(self.optional)}",
+                "write `true` or `false`",
+                at=["optional"],
+            )
+
+    @rule("min", "max")
+    def _bounds(self) -> None:
+        for key in ("min", "max"):
+            value = getattr(self, key)
+            if value is not None and not _is_number(value):
+                raise InvalidSpec(
+                    f"`{key}` must be a number, not {described(value)}",
+                    f"for example `{key}: 1`",
+                    at=[key],
+                )
+
+    @rule("enum")
+    def _enum(self) -> None:
+        if self.enum is not None and not isinstance(self.enum, list):
+            raise InvalidSpec(
+                f"`enum` must be a list of values, not {described(self.enum)}",
+                "for example `enum: [low, high]`",
+                at=["enum"],
+            )
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    try:
+        float(value)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
 
 class OutputFile(PortFile):
     types: ClassVar[tuple[str, ...]] = (*_DATA, ONNX_TYPE, *_LITERALS)
@@ -113,6 +154,12 @@ def _ports(model: type[PortFile]) -> By:
         ports = value or {}
         if not isinstance(ports, Mapping):
             raise InvalidSpec(f"`{at[-1]}` is not a mapping", "write `name: {type: number}`", at=at)
+        if len(ports) > _MOST_PORTS:
+            raise InvalidSpec(
+                f"the component has {len(ports):,} {at[-1]}; the limit is {_MOST_PORTS:,}",
+                "put them into a file, and make that one input or output",
+                at=at,
+            )
         return {
             name: {
                 **{key: each for key, each in ports[name].items() if each is not None},

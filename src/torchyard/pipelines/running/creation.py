@@ -1,7 +1,8 @@
 """Turn a pipeline's file into a pipeline.
 
-Owns: checking a pipeline against the workspace, finding its components, storing it with its steps.
-Leaves: the graph to spec/, the checks of each step's job to jobs/requests/submission.py.
+Owns: checking a pipeline against the workspace, storing it with its steps.
+Leaves: the graph to spec/, its components to component_lookup.py, the checks of each step's job to
+jobs/requests/submission.py.
 Always: a pipeline is stored with its steps and its first event, or not at all; what its steps name
 is pinned; the same name with the same body is the same pipeline.
 """
@@ -9,22 +10,19 @@ is pinned; the same name with the same body is the same pipeline.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from torchyard.base import refs
 from torchyard.base.clock import Clock
-from torchyard.base.db import Database
 from torchyard.base.documents import secret_variables
 from torchyard.base.documents.checks import At
-from torchyard.base.documents.faults import joined
+from torchyard.base.documents.faults import MOST, joined, reaches
 from torchyard.base.errors import DatabaseUnreachable, InvalidSpec, TorchyardError, moved
-from torchyard.components import actions as components
-from torchyard.components import documents as component_documents
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records import names
 from torchyard.jobs.records.types import Job, NewJob, Status
@@ -33,22 +31,22 @@ from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties
 from torchyard.pipelines.records import step_store
 from torchyard.pipelines.records.step_store import TYPE, PipelineRow, StepRow
-from torchyard.pipelines.running import news
+from torchyard.pipelines.running import component_lookup, news
 from torchyard.pipelines.spec import expansion, pipeline_file
-from torchyard.pipelines.spec.expansion import Component
 from torchyard.pipelines.spec.pipeline_file import PipelineSpec
 from torchyard.pipelines.spec.plan import Plan, Step
 from torchyard.workspaces.types import Identity
 
 _LONGEST_NAME = 255
-_UNNAMED = "component"
 # Stands for a path that a step has yet to make.
 _TO_BE_MADE = "local:"
 
 
 @dataclass(frozen=True)
 class CheckedPipeline:
-    """A valid pipeline: its spec, its plan, each step's job file as it was checked."""
+    """A valid pipeline: its spec, its plan, and of each step the job file as it was checked, or
+    that of another step which differs from it in literals alone.
+    """
 
     spec: PipelineSpec
     plan: Plan
@@ -66,59 +64,143 @@ def check(
     Raises:
         InvalidSpec: what is wrong, and where.
     """
-    spec = pipeline_file.read(document)
-    plan = expansion.plan(spec, lambda written, at: _component(services.db, workspace, written, at))
-    checked: list[submission.Checked] = []
-    faults: list[InvalidSpec] = []
-    for step in plan.steps:
-        try:
-            each = _check_step(services, workspace, spec, step, uploaded)
-            checked.append(submission.allowed(services, workspace, each, user) if user else each)
-        except InvalidSpec as error:
-            faults.append(error)
-    if faults:
-        raise joined(faults, document, ())
-    notices = dict.fromkeys(
-        f"step `{step.name}`: {notice}"
-        for step, each in zip(plan.steps, checked, strict=True)
-        for notice in each.notices
-    )
-    return CheckedPipeline(spec, plan, tuple(checked), tuple(notices))
-
-
-def _check_step(
-    services: Services, workspace: str, spec: PipelineSpec, step: Step, uploaded: bool
-) -> submission.Checked:
-    """What its job will be, with stand-ins for what other steps make."""
-    document = step_document(spec, step.name, step.document)
-    made = {name: f"{_TO_BE_MADE}{taken.step}/{taken.output}" for name, taken in step.takes.items()}
-    inputs = {name: taken.as_input(made[name]) for name, taken in step.takes.items()}
-    document = {**document, "inputs": {**(document.get("inputs") or {}), **inputs}}
+    faults: list[TorchyardError] = []
+    broken: list[str] = []
     try:
-        checked = submission.check(
-            services, workspace, document, uploaded=uploaded, made=frozenset(step.takes)
+        spec = pipeline_file.read(document)
+    except InvalidSpec as error:
+        spec, broken = pipeline_file.read_rest(document, error)
+        faults.append(error)
+    resolve = component_lookup.in_workspace(services.db, workspace)
+    found = expansion.expand(spec, resolve, broken)
+    faults += found.faults.found
+    steps = _StepChecks(services, workspace, spec, uploaded, user)
+    checked: dict[str, submission.Checked] = {}
+    for step in found.steps:
+        if len(faults) > MOST:
+            break
+        try:
+            checked[step.name] = steps.check(step)
+        except InvalidSpec as error:
+            faults.append(moved(error, partial(_place, document, step)))
+    try:
+        plan = found.plan()
+    except InvalidSpec as error:
+        faults.append(error)
+    if faults:
+        raise joined([moved(each, partial(_written_at, document)) for each in faults], document, ())
+    notices = dict.fromkeys(
+        (
+            *(f"output `{name}` is made by no step" for name in found.unmade),
+            *(f"step `{step}`: {text}" for step, each in checked.items() for text in each.notices),
         )
-    except DatabaseUnreachable:
-        raise
-    except TorchyardError as error:
-        raise moved(error, lambda at: _place(step, at)) from error
-    name = child_name("", step.name)
-    if len(name) + len(spec.name) > _LONGEST_NAME:
-        raise InvalidSpec(
-            f"the job of step `{step.name}` would have a name of more than {_LONGEST_NAME} letters",
-            "shorten the pipeline's `name`",
-            at=("name",),
-        )
-    return checked
+    )
+    return CheckedPipeline(
+        spec, plan, tuple(checked[step.name] for step in plan.steps), tuple(notices)
+    )
 
 
-def _place(step: Step, at: At) -> At:
+@dataclass
+class _StepChecks:
+    """Checks steps, those that are alike once: `alike` has what each came to, `quotas` what there
+    is to say of one that asks for as much.
+    """
+
+    services: Services
+    workspace: str
+    spec: PipelineSpec
+    uploaded: bool
+    user: str
+    alike: dict[str, submission.Checked] = field(default_factory=dict)
+    quotas: dict[tuple[str, int, float], tuple[str, ...]] = field(default_factory=dict)
+
+    def check(self, step: Step) -> submission.Checked:
+        """What its job will be, with stand-ins for what other steps make.
+
+        Raises:
+            InvalidSpec: at a place of the step's job file.
+        """
+        name = child_name("", step.name)
+        if len(name) + len(self.spec.name) > _LONGEST_NAME:
+            raise InvalidSpec(
+                f"the job of step `{step.name}` would have a name of more than {_LONGEST_NAME} "
+                "letters",
+                "shorten the pipeline's `name`",
+                at=("name",),
+            )
+        key = _fingerprint(step)
+        if key not in self.alike:
+            self.alike[key] = self._allowed(self._checked(step))
+        return self.alike[key]
+
+    def _checked(self, step: Step) -> submission.Checked:
+        document = step_document(self.spec, step.name, step.document)
+        inputs = {name: taken.as_input(_TO_BE_MADE) for name, taken in step.takes.items()}
+        document = {**document, "inputs": {**(document.get("inputs") or {}), **inputs}}
+        try:
+            return submission.check(
+                self.services,
+                self.workspace,
+                document,
+                uploaded=self.uploaded,
+                made=frozenset(step.takes),
+            )
+        except DatabaseUnreachable:
+            raise
+        except TorchyardError as error:
+            raise moved(error, lambda at: at) from error
+
+    def _allowed(self, checked: submission.Checked) -> submission.Checked:
+        if not self.user:
+            return checked
+        job = checked.spec
+        need = (job.compute, job.fewest_nodes, job.timeout_s)
+        if need not in self.quotas:
+            allowed = submission.allowed(self.services, self.workspace, checked, self.user)
+            self.quotas[need] = allowed.notices[len(checked.notices) :]
+        return replace(checked, notices=(*checked.notices, *self.quotas[need]))
+
+
+def _fingerprint(step: Step) -> str:
+    """The same for two steps of which one is right if the other is: what literals say makes no
+    difference, nor who makes what they take.
+    """
+    inputs = {
+        name: type(value).__name__ if _is_plain(value) else value
+        for name, value in (step.document.get("inputs") or {}).items()
+    }
+    taken = {name: each.as_input("") for name, each in step.takes.items()}
+    return component_lookup.key_of({**step.document, "inputs": {**inputs, **taken}}, ())
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a literal that names nothing and holds no expression."""
+    if isinstance(value, str):
+        return not any(mark in value for mark in ("$", ":", "{", "/"))
+    return isinstance(value, int | float | bool)
+
+
+def _place(document: Any, step: Step, at: At) -> At:
     """Where what stands there in a step's file stands in the pipeline's."""
-    if not at:
-        return step.at
-    if at[0] in step.own_keys or at[0] in ("inputs", "outputs", "compute"):
-        return (*step.at, *at)
-    return (*step.component_at, *at)
+    if at[:1] == ("name",):
+        return at
+    own = str(at[1]).split(".") if len(at) > 1 and at[0] == "properties" else []
+    for size in (3, 2, 1):
+        if at[:size] in step.places:
+            return (*step.places[at[:size]], *at[size:])
+    if reaches(document, own):
+        return tuple(own)
+    return (*step.at, *at)
+
+
+def _written_at(document: Any, at: At) -> At:
+    """The place, or that of the name of a component which holds it."""
+    below = document
+    for size, key in enumerate(at):
+        if isinstance(below, str):
+            return at[:size]
+        below = below.get(key) if isinstance(below, Mapping) else None
+    return at
 
 
 def step_document(spec: PipelineSpec, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,33 +221,6 @@ def step_document(spec: PipelineSpec, name: str, document: Mapping[str, Any]) ->
 
 def child_name(pipeline: str, step: str) -> str:
     return f"{pipeline}_{step.replace('.', '-')}"
-
-
-def _component(db: Database, workspace: str, written: Any, at: At) -> Component:
-    """What a step's `component` is.
-
-    Raises:
-        InvalidSpec: it is missing, or no component.
-    """
-    try:
-        if isinstance(written, Mapping):
-            request = component_documents.read({"name": _UNNAMED, **written})
-            return Component(request.definition)
-        ref = refs.parse(written)
-        if ref.registry:
-            raise InvalidSpec(
-                f"`{written[:200]}` lies in the registry `{ref.registry}`, which is not reached "
-                "from here",
-                "write a component that does the same, and name its file",
-                code="not_served",
-            )
-        version = ref.version or ref.label or components.LATEST
-        found = components.get(db, workspace, ref.name, version)
-    except DatabaseUnreachable:
-        raise
-    except TorchyardError as error:
-        raise moved(error, lambda inner: (*at, *inner)) from error
-    return Component(found.definition, f"{found.name}:{found.version}")
 
 
 def create(

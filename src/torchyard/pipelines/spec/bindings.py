@@ -17,6 +17,7 @@ from torchyard.base.errors import InvalidSpec
 _NAME = r"([A-Za-z_][\w]*(?:\.(?!path\b)[A-Za-z_]\w*)?)"
 _OF_PIPELINE = re.compile(rf"parent\.(inputs|outputs)\.{_NAME}(?:\.path)?\Z", re.ASCII)
 _OF_STEP = re.compile(rf"parent\.jobs\.(\w+)\.(inputs|outputs)\.{_NAME}(?:\.path)?\Z", re.ASCII)
+_LONGEST = 500
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 _HINT = "use `${{parent.inputs.<name>}}` or `${{parent.jobs.<step>.outputs.<name>}}`"
 
@@ -43,6 +44,8 @@ def read(value: Any, at: At) -> Binding | None:
     if not isinstance(value, str) or "${{" not in value:
         return None
     match = _EXPRESSION.fullmatch(value.strip())
+    if match is not None and len(match[1].strip()) > _LONGEST:
+        raise InvalidSpec(f"`{value.strip()[:80]}…` is too long for a binding", _HINT, at=at)
     if match is None:
         raise InvalidSpec(
             f"`{value[:80]}` holds an expression beside other text",
@@ -54,4 +57,7 @@ def read(value: Any, at: At) -> Binding | None:
         return Binding(found[1], found[2])
     if found := _OF_STEP.match(content):
         return Binding(found[2], found[3], found[1])
-    raise InvalidSpec(f"`{value[:80]}` is not a binding", _HINT, at=at)
+    meant = f"parent.{content}"
+    is_meant = _OF_PIPELINE.match(meant) or _OF_STEP.match(meant)
+    hint = f"did you mean `${{{{{meant[:80]}}}}}`?" if is_meant else _HINT
+    raise InvalidSpec(f"`{value[:80]}` is not a binding", hint, at=at)

@@ -1,118 +1,103 @@
-"""From a pipeline's file to its plan: bindings followed, nested pipelines laid flat.
+"""From a pipeline's file to its steps: bindings followed, nested pipelines laid flat.
 
-Owns: what each binding leads to, that what it names is there and fits.
-Leaves: finding components to the caller, the job files of steps to step_documents.py.
-Always: every step of every nested pipeline is checked before anything is stored; an error names
-both ends of a binding.
+Owns: which steps there are, the limits on their number and depth, the job file of each.
+Leaves: finding components to the caller, inputs to input_bindings.py, outputs to
+output_bindings.py, the words of a job's file to step_documents.py.
+Always: every step of every nested pipeline is looked at, and all that is wrong is told at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torchyard.base.documents.checks import At
-from torchyard.base.documents.faults import entries, joined
-from torchyard.base.errors import InvalidSpec, did_you_mean
-from torchyard.jobs.spec.inputs import read_inputs, read_outputs
-from torchyard.pipelines.spec import bindings, step_documents
-from torchyard.pipelines.spec.bindings import Binding
-from torchyard.pipelines.spec.pipeline_file import MOST_STEPS, PipelineSpec, Settings, read_nodes
-from torchyard.pipelines.spec.plan import Made, Plan, Step, in_order
-from torchyard.pipelines.spec.values import (
-    LITERALS,
-    Data,
-    Literal,
-    Output,
-    Port,
-    Value,
-    check_fits,
-)
+from torchyard.base.errors import InvalidSpec
+from torchyard.jobs.spec.inputs import read_inputs
+from torchyard.pipelines.spec import input_bindings, output_bindings, step_documents
+from torchyard.pipelines.spec.nodes import Component, Faults, Node, Resolve, Scope, meant
+from torchyard.pipelines.spec.pipeline_file import MOST_STEPS, PipelineSpec, read_nodes
+from torchyard.pipelines.spec.plan import Made, Plan, Step, Taken, in_order
+from torchyard.pipelines.spec.values import UNKNOWN, Data, Literal, Value
 
 _DEEPEST = 20
-
-
-@dataclass(frozen=True)
-class Component:
-    """`label` is `name:version`, empty for one that stands in the file."""
-
-    definition: Mapping[str, Any]
-    label: str = ""
-
-
-Resolve = Callable[[Any, At], Component]
-"""What stands at `component` of a step; raises InvalidSpec at that place or below it."""
+# What a step has that runs something, which a nested pipeline does not.
+_OF_COMMANDS = (
+    *("code", "environment", "environment_variables", "distribution", "resources", "limits"),
+    *("services", "queue_settings", "torchyard"),
+)
+_WITH_BINDINGS = ("limits", "resources")
 
 
 @dataclass
-class _Node:
-    """One step as it is written, or a nested pipeline; `ports` are None for one of its own."""
-
-    name: str
-    written: Mapping[str, Any]
-    at: At
-    component: Component
-    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @property
-    def ports(self) -> Mapping[str, Port] | None:
-        return (self.component.definition.get("inputs") or {}) if self.is_declared else None
-
-    @property
-    def output_ports(self) -> Mapping[str, Port]:
-        if self.is_declared:
-            return self.component.definition.get("outputs") or {}
-        return {name: value or {} for name, value in self.outputs.items()}
-
-    @property
-    def is_declared(self) -> bool:
-        return bool(self.component.definition)
-
-
-@dataclass
-class _Found:
-    """What the whole pipeline is made of: `same` has the outputs of nested pipelines."""
+class Expansion:
+    """`outputs` are those of the pipeline that a step makes, `unmade` the others."""
 
     steps: list[Step] = field(default_factory=list)
+    outputs: dict[str, Made] = field(default_factory=dict)
+    unmade: tuple[str, ...] = ()
+    faults: Faults = field(default_factory=Faults)
+    # The outputs of nested pipelines, and of the steps in them that make them.
     same: dict[Made, Made] = field(default_factory=dict)
+    # Those that no step in them makes.
+    lost: set[Made] = field(default_factory=set)
+    is_too_large: bool = False
 
-    def made(self, made: Made) -> Made:
-        while made in self.same:
-            made = self.same[made]
-        return made
+    def plan(self) -> Plan:
+        """
+        Raises:
+            InvalidSpec: steps wait for each other.
+        """
+        return Plan(in_order(self.steps), self.outputs)
 
 
-def plan(spec: PipelineSpec, resolve: Resolve) -> Plan:
+def expand(spec: PipelineSpec, resolve: Resolve, broken: Collection[str] = ()) -> Expansion:
     """
-    Raises:
-        InvalidSpec: the first thing that is wrong with the graph, with its place and the others.
+    Args:
+        broken: steps that are wrong in themselves, which `spec` leaves out.
     """
-    found = _Found()
-    inputs = {name: _given(name, value) for name, value in spec.inputs.items()}
-    outputs = {name: value or {} for name, value in spec.outputs.items()}
-    at: At = ("jobs",)
+    found = Expansion()
+    scope = Scope(
+        at=("jobs",),
+        inputs={name: _given(name, value) for name, value in spec.inputs.items()},
+        outputs={name: value or {} for name, value in spec.outputs.items()},
+        settings=spec.settings,
+        outputs_at={name: ("outputs", name) for name in spec.outputs},
+    )
     nodes = spec.nodes
     if spec.component:
-        component = resolve(spec.component, ("component",))
-        nodes, at = _nodes_of(component, ("component",)), ("component", "jobs")
-        root = _Node("", {"inputs": spec.inputs}, (), component)
-        inputs = _Scope(found, resolve, "", ("jobs",), {}, {}, spec.settings).values(root, inputs)
-        outputs = {name: outputs.get(name, {}) for name in root.output_ports}
-    scope = _Scope(found, resolve, "", at, inputs, outputs, spec.settings)
-    made = scope.expand(nodes)
-    steps = [
-        replace(
-            step,
-            takes={
-                name: replace(taken, step=of.step, output=of.output)
-                for name, taken in step.takes.items()
-                for of in [found.made(Made(taken.step, taken.output))]
-            },
-        )
-        for step in found.steps
-    ]
-    return Plan(in_order(steps), {name: found.made(each) for name, each in made.items()})
+        nodes = found.faults.of(partial(_enter, found, spec, scope, resolve), {})
+    made = _Expander(found, resolve, scope).expand(nodes, broken)
+    found.outputs = {name: _source(found, each) for name, each in made.items()}
+    found.unmade = tuple(name for name in scope.outputs if name not in made)
+    found.steps = [replace(step, takes=_sources(found, step)) for step in found.steps]
+    return found
+
+
+def _sources(found: Expansion, step: Step) -> dict[str, Taken]:
+    """What a step takes, by the steps that make it in place of nested pipelines."""
+    takes = {}
+    for name, taken in step.takes.items():
+        source = _source(found, Made(taken.step, taken.output))
+        if source in found.lost:
+            found.faults.found.append(
+                InvalidSpec(
+                    f"input `{name}` of step `{step.name}` is bound to output `{source.output}` of "
+                    f"pipeline `{source.step}`, and no step in that makes it",
+                    f"bind an output of one of them to `${{{{parent.outputs.{source.output}}}}}`",
+                    at=step.places[("inputs", name)],
+                )
+            )
+        takes[name] = replace(taken, step=source.step, output=source.output)
+    return takes
+
+
+def _source(found: Expansion, made: Made) -> Made:
+    while made in found.same:
+        made = found.same[made]
+    return made
 
 
 def _given(name: str, value: Any) -> Value | None:
@@ -124,339 +109,188 @@ def _given(name: str, value: Any) -> Value | None:
     if "value" in value or not value.get("path"):
         return Literal(value.get("value"))
     given = read_inputs({name: value}, ("inputs",))[name]
-    return Data(given.path, given.type, str(value.get("mode") or ""))
+    kind, mode = str(value.get("type") or ""), str(value.get("mode") or "")
+    return Data(given.path, given.type if kind else "", mode, ("inputs", name))
+
+
+def _enter(
+    found: Expansion, spec: PipelineSpec, scope: Scope, resolve: Resolve
+) -> Mapping[str, Mapping[str, Any]]:
+    """The steps of the component that stands in place of `jobs`, whose pipeline the scope is."""
+    component = resolve(spec.component, ("component",))
+    nodes = _nodes_of(component, ("component",))
+    root = Node("", {"inputs": spec.inputs, "outputs": {}}, (), component)
+    outer = replace(scope, nodes={"": root}, values={})
+    scope.at, scope.around = ("component", "jobs"), (component.label,)
+    scope.inputs = input_bindings.of_node(outer, "", found.faults)
+    for name in spec.outputs:
+        if name not in root.output_ports:
+            hint = meant(name, root.output_ports, "see the component")
+            found.faults.found.append(
+                InvalidSpec(
+                    f"the component has no output `{name[:80]}`", hint, at=("outputs", name)
+                )
+            )
+    scope.outputs = {name: scope.outputs.get(name, {}) for name in root.output_ports}
+    return nodes
 
 
 def _nodes_of(component: Component, at: At) -> Mapping[str, Mapping[str, Any]]:
-    nodes = component.definition.get("jobs")
-    if nodes is None:
+    if component.kind != "pipeline":
         raise InvalidSpec(
-            f"`{component.label or 'the component'}` is no pipeline component",
+            f"`{component.label or 'the component'}` is not a pipeline component",
             "run it as a step of `type: command`",
             at=at,
         )
-    return read_nodes(nodes, (*at, "jobs"))
+    return read_nodes(component.definition.get("jobs"), (*at, "jobs"))
 
 
 @dataclass
-class _Scope:
-    """One pipeline, the outermost or a nested one: what its bindings may name."""
+class _Expander:
+    """Adds the steps of one pipeline, the outermost or a nested one, to those that were found."""
 
-    found: _Found
+    found: Expansion
     resolve: Resolve
-    prefix: str
-    at: At
-    inputs: Mapping[str, Value | None]
-    outputs: Mapping[str, Mapping[str, Any]]
-    settings: Settings
-    depth: int = 0
+    scope: Scope
 
-    def __post_init__(self) -> None:
-        self._nodes: dict[str, _Node] = {}
-        self._values: dict[tuple[str, str], Value | None] = {}
-        self._bound: dict[str, Made] = {}
+    def expand(
+        self, nodes: Mapping[str, Mapping[str, Any]], broken: Collection[str] = ()
+    ) -> Mapping[str, Made]:
+        """The pipeline's outputs, by the steps that make them."""
+        scope, faults = self.scope, self.found.faults
+        for name in broken:
+            scope.nodes[name] = Node(scope.prefix + name, {}, (*scope.at, name), is_broken=True)
+        for name, written in nodes.items():
+            node = scope.nodes[name] = Node(scope.prefix + name, written, (*scope.at, name))
+            faults.of(partial(self._resolve, node), None)
+        for node in scope.nodes.values():
+            if not node.is_broken:
+                output_bindings.bind(scope, node, faults)
+        for name, node in scope.nodes.items():
+            if faults.is_full or self.found.is_too_large:
+                break
+            if not node.is_broken:
+                faults.of(partial(self._add, name, node), None)
+        return scope.bound
 
-    def expand(self, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Made]:
-        """Add the steps to those that were found; the pipeline's outputs."""
-        self._nodes = entries(nodes, self.at, self._node)
-        entries(self._nodes, self.at, lambda node, at: self._bind_outputs(node))
-        entries(self._nodes, self.at, lambda node, at: self._add(node))
-        return self._bound
-
-    def _node(self, written: Mapping[str, Any], at: At) -> _Node:
-        component = Component({})
-        if written.get("component") is not None:
-            component = self.resolve(written["component"], (*at, "component"))
-            is_pipeline = component.definition.get("type") == "pipeline"
-            if is_pipeline != (written["type"] == "pipeline"):
-                raise InvalidSpec(
-                    f"step `{at[-1]}` is of `type: {written['type']}`, and its component is one "
-                    f"of `type: {component.definition.get('type')}`",
-                    f"write `type: {component.definition.get('type')}`",
-                    at=(*at, "type"),
-                )
-        node = _Node(str(at[-1]), written, at, component)
-        if not node.is_declared:
-            node.outputs = {
-                name: each if isinstance(each, dict) else {}
-                for name, each in written["outputs"].items()
-            }
-        return node
-
-    def _bind_outputs(self, node: _Node) -> None:
-        """What is said of each output, at the step and of that of the pipeline that it is."""
-        ports = node.output_ports
-        joined_outputs: dict[str, dict[str, Any]] = {}
-
-        def output(value: Any, at: At) -> None:
-            name = str(at[-1])
-            if name not in ports:
-                raise InvalidSpec(
-                    f"step `{node.name}` has no output `{name}`",
-                    did_you_mean(name, list(ports), "its component declares none")
-                    if not ports
-                    else did_you_mean(name, list(ports)),
-                    at=at,
-                )
-            written = dict(value) if isinstance(value, Mapping) else {}
-            place = (*at, "path") if written else at
-            bound = (
-                bindings.read(written.get("path") if written else value, place)
-                if (_is_binding(written.get("path") if written else value))
-                else None
-            )
-            if isinstance(value, str) and bound is None:
-                read_outputs({name: value}, at[:-1])
-            if bound is not None:
-                written.pop("path", None)
-                written = {**self._output_of(bound, node, name, place), **written}
-            elif written:
-                read_outputs({name: written}, at[:-1])
-            joined_outputs[name] = written
-
-        entries(node.written["outputs"], (*node.at, "outputs"), output)
-        node.outputs = {name: joined_outputs.get(name, {}) for name in ports}
-
-    def _output_of(self, bound: Binding, node: _Node, name: str, at: At) -> Mapping[str, Any]:
-        """What the pipeline says of its output."""
-        subject = f"output `{name}` of step `{node.name}`"
-        if bound.step or bound.kind != "outputs":
+    def _resolve(self, node: Node) -> None:
+        """Find the component of a step."""
+        written = node.written.get("component")
+        if written is None:
+            return
+        node.is_broken = True
+        component = self.resolve(written, (*node.at, "component"))
+        kind = node.written["type"]
+        if kind and component.kind != kind:
             raise InvalidSpec(
-                f"{subject} is bound to `{bound}`, which is no output of the pipeline",
-                "use `${{parent.outputs.<name>}}`",
-                at=at,
+                f"step `{node.path}` is of `type: {kind}`, and its component is one of `type: "
+                f"{component.kind}`",
+                f"write `type: {component.kind}`",
+                at=(*node.at, "type"),
             )
-        if bound.name not in self.outputs:
-            raise InvalidSpec(
-                f"{subject} is bound to `{bound}`, and the pipeline has no output `{bound.name}`",
-                did_you_mean(bound.name, list(self.outputs), "declare it under `outputs`")
-                if self.outputs
-                else "declare it under `outputs`",
-                at=at,
-            )
-        other = self._bound.get(bound.name)
-        if other is not None:
-            raise InvalidSpec(
-                f"{subject} is bound to `{bound}`, as is output `{other.output}` of step "
-                f"`{other.step.removeprefix(self.prefix)}`",
-                "give one of them another output",
-                at=at,
-            )
-        self._bound[bound.name] = Made(f"{self.prefix}{node.name}", name)
-        return self.outputs[bound.name]
+        node.component, node.is_broken = component, False
 
-    def _add(self, node: _Node) -> None:
+    def _add(self, name: str, node: Node) -> None:
         """Add the steps that a node is."""
-        values = self.values(node, node.written["inputs"])
-        if node.written["type"] == "pipeline":
+        values = input_bindings.of_node(self.scope, name, self.found.faults)
+        if node.is_pipeline:
             self._nest(node, values)
             return
-        known, takes = step_documents.inputs(values, node.ports or {})
-        document = step_documents.of_step(node.written, node.component.definition)
-        ports = node.output_ports
-
-        def output(written: Mapping[str, Any], at: At) -> Any:
-            name = str(at[-1])
-            return step_documents.output(name, ports[name], written, self.settings, at)
-
-        outputs = entries(node.outputs, (*node.at, "outputs"), output)
-        document |= {"inputs": known} if known else {}
-        document |= {"outputs": outputs} if outputs else {}
-        if compute := self._compute(node):
-            document["compute"] = compute
         if len(self.found.steps) >= MOST_STEPS:
+            self.found.is_too_large = True
             raise InvalidSpec(
                 f"the pipeline and those in it have more than {MOST_STEPS:,} steps",
                 "let one step do the work of several",
                 at=node.at,
             )
-        definition = node.component.definition
-        inline = isinstance(node.written.get("component"), Mapping)
-        step = Step(
-            name=f"{self.prefix}{node.name}",
-            document=document,
-            takes=takes,
-            component=node.component.label,
-            is_deterministic=bool(
-                node.written.get("is_deterministic", definition.get("is_deterministic", True))
-            ),
-            at=node.at,
-            component_at=(*node.at, "component") if inline else node.at,
-            own_keys=frozenset(node.written),
-        )
-        self.found.steps.append(step)
+        # With an unknown input there is no telling what is wrong with the job.
+        if not any(value is UNKNOWN for value in values.values()):
+            self.found.steps.append(self._step(node, values))
 
-    def _nest(self, node: _Node, values: Mapping[str, Value | None]) -> None:
-        at = (*node.at, "component")
-        if self.depth >= _DEEPEST:
+    def _step(self, node: Node, values: Mapping[str, Value | None]) -> Step:
+        document, places = step_documents.of_step(node.written, node.definition, node.at)
+        for key in _WITH_BINDINGS:
+            if isinstance(part := document.get(key), Mapping):
+                at = places.get((key,), node.at)
+                document[key] = {
+                    name: self._literal(each, f"`{name}`", node, (*at, name))
+                    for name, each in part.items()
+                }
+        known, takes = step_documents.inputs(values, node.ports or {})
+        compute, compute_at = self._compute(node)
+        further = {"inputs": known, "outputs": self._outputs(node, places), "compute": compute}
+        for name, value in values.items():
+            at = value.at if isinstance(value, Data) else ()
+            places[("inputs", name)] = at or (*node.at, "inputs", name)
+        is_deterministic = node.written.get(
+            "is_deterministic", node.definition.get("is_deterministic", True)
+        )
+        return Step(
+            name=node.path,
+            document=document | {key: value for key, value in further.items() if value},
+            takes=takes,
+            component=node.component.label if node.component else "",
+            is_deterministic=str(is_deterministic).lower() != "false",
+            at=node.at,
+            places={**places, ("compute",): compute_at},
+        )
+
+    def _outputs(self, node: Node, places: dict[At, At]) -> dict[str, Any]:
+        """As of a job's file; adds where each stands."""
+        outputs, settings = {}, self.scope.settings
+        for name, port in node.output_ports.items():
+            said = node.said.get(name, {})
+            at = node.said_at.get(name, (*node.at, "component", "outputs", name))
+            outputs[name] = step_documents.output(name, port, said, settings, at)
+            places[("outputs", name)] = at
+            if not said.get("path"):
+                places[("outputs", name, "path")] = ("settings", "default_datastore")
+        return outputs
+
+    def _nest(self, node: Node, values: Mapping[str, Value | None]) -> None:
+        assert node.component is not None
+        at, label, scope = (*node.at, "component"), node.component.label, self.scope
+        for key in _OF_COMMANDS:
+            if node.written.get(key):
+                raise InvalidSpec(
+                    f"step `{node.path}` is a pipeline, and `{key}` is for steps of a command",
+                    "write it at the steps of its component",
+                    at=(*node.at, key),
+                )
+        if label and label in scope.around:
+            raise InvalidSpec(
+                f"pipeline component `{label}` holds itself",
+                "register a version of it that does not",
+                code="cyclic_reference",
+                at=at,
+            )
+        if len(scope.around) >= _DEEPEST:
             raise InvalidSpec(
                 f"pipelines are nested more than {_DEEPEST} deep", "let one hold the steps", at=at
             )
-        inner = _Scope(
-            self.found,
-            self.resolve,
-            f"{self.prefix}{node.name}.",
-            (*at, "jobs"),
-            values,
-            node.outputs,
-            replace(self.settings, compute=node.written.get("compute") or self.settings.compute),
-            self.depth + 1,
+        compute, compute_at = self._compute(node)
+        inner = Scope(
+            at=(*at, "jobs"),
+            inputs=values,
+            outputs={name: node.said.get(name, {}) for name in node.output_ports},
+            settings=replace(scope.settings, compute=compute, compute_at=compute_at),
+            prefix=f"{node.path}.",
+            around=(*scope.around, label),
+            outputs_at=node.said_at,
         )
-        made = inner.expand(_nodes_of(node.component, at))
-        for name in node.output_ports:
-            if name in made:
-                self.found.same[Made(f"{self.prefix}{node.name}", name)] = made[name]
+        made = _Expander(self.found, self.resolve, inner).expand(_nodes_of(node.component, at))
+        self.found.same |= {Made(node.path, name): each for name, each in made.items()}
+        if not any(each.is_broken for each in inner.nodes.values()):
+            self.found.lost |= {Made(node.path, name) for name in inner.outputs if name not in made}
 
-    def _compute(self, node: _Node) -> str:
-        written = str(node.written.get("compute") or self.settings.compute)
+    def _compute(self, node: Node) -> tuple[str, At]:
+        """The cluster of a step, and where it is written."""
+        if not node.written.get("compute"):
+            return self.scope.settings.compute, self.scope.settings.compute_at
         at = (*node.at, "compute")
-        bound = bindings.read(written, at)
-        if bound is None:
-            return written
-        value = self._bound_value(bound, f"the compute of step `{node.name}`", at, ())
-        if not isinstance(value, Literal):
-            raise InvalidSpec(f"`{bound}` is no name of a cluster", "bind a text", at=at)
-        return str(value.value)
+        written = self._literal(node.written["compute"], "the compute", node, at)
+        return str(written), at
 
-    def values(self, node: _Node, written: Mapping[str, Any]) -> dict[str, Value | None]:
-        """The inputs of a node: those that it sets, and the defaults of its component."""
-        ports, at = node.ports, (*node.at, "inputs")
-        faults: list[InvalidSpec] = []
-        values: dict[str, Value | None] = {}
-        for name in [*(ports or {}), *(each for each in written if each not in (ports or {}))]:
-            try:
-                values[name] = self._input(node, name, ())
-            except InvalidSpec as error:
-                faults.append(error)
-        if faults:
-            raise joined(faults, written, at)
-        return values
-
-    def _input(self, node: _Node, name: str, trail: tuple[tuple[str, str], ...]) -> Value | None:
-        """One input of a node.
-
-        Args:
-            trail: the inputs that led here, each bound to the next.
-        """
-        key = (node.name, name)
-        if key in self._values:
-            return self._values[key]
-        at = (*node.at, "inputs", name)
-        subject = f"input `{name}` of {f'step `{node.name}`' if node.name else 'the pipeline'}"
-        if key in trail:
-            raise InvalidSpec(
-                f"{subject} is bound to itself", "bind it to an input of the pipeline",
-                code="cyclic_reference", at=at,
-            )  # fmt: skip
-        ports = node.ports
-        port = (ports or {}).get(name)
-        if ports is not None and port is None:
-            raise InvalidSpec(
-                f"the component of {subject.partition(' of ')[2]} has no input `{name}`",
-                did_you_mean(name, list(ports)) if ports else "it declares none",
-                at=at,
-            )
-        written = node.written["inputs"].get(name)
-        if written is None:
-            value = self._unset(node, name, port or {}, subject)
-        else:
-            value = self._written(written, port or {}, subject, at, (*trail, key))
-        self._values[key] = value
-        return value
-
-    def _unset(self, node: _Node, name: str, port: Port, subject: str) -> Value | None:
-        if port.get("default") is not None:
-            return Literal(port["default"])
-        if node.ports is None or port.get("optional") in (True, "true", "True"):
-            return None
-        raise InvalidSpec(
-            f"{subject} has no value",
-            f"write `{name}:` under `inputs`, or give it a `default` in the component",
-            at=(*node.at, "inputs"),
-        )
-
-    def _written(
-        self, written: Any, port: Port, subject: str, at: At, trail: tuple[tuple[str, str], ...]
-    ) -> Value | None:
-        source, mode = "", ""
-        is_mapping = isinstance(written, Mapping)
-        key = "path" if is_mapping and "path" in written else "value"
-        text = written.get(key) if is_mapping else written
-        place = (*at, key) if is_mapping else at
-        if is_mapping:
-            read_inputs({at[-1]: written}, at[:-1])
-            mode = str(written.get("mode") or "")
-        bound = bindings.read(text, place)
-        value: Value | None
-        if bound is not None:
-            source = f"`{bound}`"
-            value = self._bound_value(bound, subject, place, trail)
-            if mode and isinstance(value, Data | Output):
-                value = replace(value, mode=mode)
-        elif is_mapping and key == "path":
-            value = Data(str(text), str(written.get("type") or port.get("type") or ""), mode)
-        elif isinstance(text, str) and port and port.get("type") not in (*LITERALS, "path"):
-            value = Data(text, str(port.get("type") or ""))
-        else:
-            value = Literal(text)
-        if value is None and not port.get("optional") and port.get("default") is None and port:
-            raise InvalidSpec(
-                f"{subject} is bound to {source}, which has no value",
-                "give it one, or make the input of the component optional",
-                at=at,
-            )
-        if value is None and port.get("default") is not None:
-            return Literal(port["default"])
-        if value is not None:
-            check_fits(value, port, subject, source, at)
-        return value
-
-    def _bound_value(
-        self, bound: Binding, subject: str, at: At, trail: tuple[tuple[str, str], ...]
-    ) -> Value | None:
-        if bound.step:
-            return self._of_step(bound, subject, at, trail)
-        if bound.kind == "outputs":
-            raise InvalidSpec(
-                f"{subject} is bound to `{bound}`, an output of the pipeline",
-                "name the step that makes it: `${{parent.jobs.<step>.outputs.<name>}}`",
-                at=at,
-            )
-        if bound.name not in self.inputs:
-            raise InvalidSpec(
-                f"{subject} is bound to `{bound}`, and the pipeline has no input `{bound.name}`",
-                did_you_mean(bound.name, list(self.inputs), "declare it under `inputs`")
-                if self.inputs
-                else "declare it under `inputs`",
-                at=at,
-            )
-        return self.inputs[bound.name]
-
-    def _of_step(
-        self, bound: Binding, subject: str, at: At, trail: tuple[tuple[str, str], ...]
-    ) -> Value | None:
-        node = self._nodes.get(bound.step)
-        if node is None:
-            raise InvalidSpec(
-                f"{subject} is bound to `{bound}`, and there is no step `{bound.step}`",
-                did_you_mean(bound.step, list(self._nodes)),
-                at=at,
-            )
-        if bound.kind == "inputs":
-            return self._input(node, bound.name, trail)
-        port = node.output_ports.get(bound.name)
-        if port is None:
-            raise InvalidSpec(
-                f"{subject} is bound to `{bound}`, and step `{bound.step}` has no output "
-                f"`{bound.name}`",
-                did_you_mean(bound.name, list(node.output_ports), "declare it under its `outputs`")
-                if node.output_ports
-                else "declare it under its `outputs`",
-                at=at,
-            )
-        kind = str(port.get("type") or node.outputs.get(bound.name, {}).get("type") or "uri_folder")
-        return Output(f"{self.prefix}{node.name}", bound.name, kind)
-
-
-def _is_binding(value: Any) -> bool:
-    return isinstance(value, str) and "${{" in value and "parent." in value
+    def _literal(self, written: Any, subject: str, node: Node, at: At) -> Any:
+        subject = f"{subject} of step `{node.path}`"
+        return input_bindings.literal_at(self.scope, written, subject, at, self.found.faults)

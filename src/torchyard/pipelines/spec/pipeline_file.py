@@ -27,6 +27,7 @@ from torchyard.jobs.spec.parts import READ_ONLY, experiment_name, name
 
 AS_A_JOB = "as of a job: see [the job file](job-file.md)"
 MOST_STEPS = 2000
+_MOST_VALUES = 1000
 _NODE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z", re.ASCII)
 _RESERVED = ("inputs", "outputs", "jobs", "parent", "settings")
 _OWN_TRAINING = Key("run your own training as a step of `type: command`", "refused")
@@ -52,9 +53,12 @@ NODE_TYPE = Choice(
 
 @dataclass(frozen=True)
 class Settings:
-    """`compute` of steps that name none; where a step failed, whether others go on."""
+    """`compute` of steps that name none, and where it is written; where a step failed, whether
+    others go on.
+    """
 
     compute: str = ""
+    compute_at: At = ()
     datastore: str = ""
     continues: bool = True
     force_rerun: bool = False
@@ -136,9 +140,9 @@ class NodeFile(Document):
     experiment_name: Any = declared(None, "that of the pipeline", support="satisfied")
     is_deterministic: bool = declared(True, "`false`: run it each time", Truth())
 
-    @rule("component", "command")
+    @rule("type", "component", "command")
     def _is_one(self) -> None:
-        if self.component is None and self.command is None:
+        if self.component is None and self.command is None and self.type != "pipeline":
             raise InvalidSpec(
                 "the step has neither a `component` nor a `command`",
                 "name a component's file, or write what it runs",
@@ -192,30 +196,35 @@ def _component(value: Any, at: At) -> Mapping[str, Any] | str:
 
 
 def read_nodes(value: Any, at: At) -> dict[str, dict[str, Any]]:
-    """The steps, each with the keys that it sets.
+    """The steps, each with the keys that it sets; `type` is empty where its component says it.
 
     Raises:
         InvalidSpec: what is wrong with any of them.
     """
     if not isinstance(value, Mapping) or not value:
         raise InvalidSpec(
-            f"`jobs` must be a mapping of steps by their names, not {described(value)}",
+            f"`jobs` must be a mapping of steps by their names, not {described(value)}"
+            if not isinstance(value, Mapping)
+            else "`jobs` has no steps",
             "for example `jobs: {train: {component: ./train.yml}}`",
             at=at,
         )
-    if len(value) > MOST_STEPS:
-        raise _too_many(len(value), at)
+    _refuse_many(value, MOST_STEPS, "steps", "let one step do the work of several", at)
     lower: dict[str, str] = {}
 
     def node(body: Any, place: At) -> dict[str, Any]:
-        step = str(place[-1])
-        _check_name(step, lower, place)
+        _check_name(str(place[-1]), lower, place)
+        if isinstance(body, Mapping) and body.get("type") is not None:
+            NODE_TYPE.read(body, "type", place, "")  # before the keys that only others have
         file = NodeFile.read(body, place)
         written = {str(key): each for key, each in body.items() if each is not None}
         written.pop("$schema", None)
-        return {**written, "type": file.type, "inputs": file.inputs, "outputs": file.outputs}
+        if file.component is not None:
+            written["component"] = file.component
+        kind = file.type if written.get("type") or file.component is None else ""
+        return {**written, "type": kind, "inputs": file.inputs, "outputs": file.outputs}
 
-    return entries(value, at, node)
+    return {str(name): each for name, each in entries(value, at, node).items()}
 
 
 def _check_name(step: str, lower: dict[str, str], at: At) -> None:
@@ -235,20 +244,20 @@ def _check_name(step: str, lower: dict[str, str], at: At) -> None:
         )
 
 
-def _too_many(count: int, at: At) -> InvalidSpec:
-    return InvalidSpec(
-        f"the pipeline has {count:,} steps; the limit is {MOST_STEPS:,}",
-        "let one step do the work of several",
-        at=at,
-    )
+def _refuse_many(value: Any, limit: int, noun: str, hint: str, at: At) -> None:
+    if isinstance(value, Mapping) and len(value) > limit:
+        message = f"the pipeline has {len(value):,} {noun}; the limit is {limit:,}"
+        raise InvalidSpec(message, hint, at=at)
 
 
 def _inputs(value: Any, at: At) -> Mapping[str, Any]:
+    _refuse_many(value, _MOST_VALUES, "inputs", "put them into a file, and make that one input", at)
     read_inputs(value, at)
     return {str(key): each for key, each in (value or {}).items()}
 
 
 def _outputs(value: Any, at: At) -> Mapping[str, Any]:
+    _refuse_many(value, _MOST_VALUES, "outputs", "put several files into one folder", at)
     read_outputs(value, at)
     return {str(key): each for key, each in (value or {}).items()}
 
@@ -297,6 +306,10 @@ class PipelineFile(File):
     status: None = refused(READ_ONLY)
     creation_context: None = refused(READ_ONLY)
 
+    @rule("properties")
+    def _of_torchyard(self) -> None:
+        own_properties.check(self.properties)
+
     @rule("jobs", "component")
     def _has_steps(self) -> None:
         if not self.jobs and self.component is None:
@@ -325,6 +338,7 @@ class PipelineFile(File):
             outputs=self.outputs,
             settings=Settings(
                 settings.default_compute or self.compute,
+                ("settings", "default_compute") if settings.default_compute else ("compute",),
                 settings.default_datastore.removeprefix("azureml:"),
                 settings.continue_on_step_failure,
                 settings.force_rerun,
@@ -346,3 +360,34 @@ def read(document: Any) -> PipelineSpec:
         InvalidSpec: the first thing that is wrong, with its place and the others.
     """
     return own_properties.read(PipelineFile, document).spec
+
+
+def read_rest(document: Any, fault: InvalidSpec) -> tuple[PipelineSpec, list[str]]:
+    """The pipeline without what is wrong, for what else there is to say of it, and the steps that
+    are left out.
+
+    Args:
+        fault: what `read` raised.
+
+    Raises:
+        InvalidSpec: the fault, where nothing can be said of the rest.
+    """
+    if not isinstance(document, Mapping):
+        raise fault
+    places = [each.at for each in (fault, *fault.others)]
+    nodes = document.get("jobs")
+    broken = {str(at[1]) for at in places if at[:1] == ("jobs",) and len(at) > 1}
+    wrong = {str(at[0]) for at in places if at and at[0] != "jobs"}
+    wrong |= {each.meant_key for each in (fault, *fault.others) if len(each.at) == 1}
+    if wrong & {"properties", "torchyard"}:
+        wrong |= {"properties", "torchyard"}
+    is_bare = any(not at or at == ("jobs",) for at in places) or not isinstance(nodes, Mapping)
+    if is_bare or wrong & {"component", "inputs", "outputs", "jobs", "type"}:
+        raise fault
+    assert isinstance(nodes, Mapping)
+    rest = {key: value for key, value in document.items() if str(key) not in wrong}
+    rest["jobs"] = {name: node for name, node in nodes.items() if str(name) not in broken}
+    try:
+        return read(rest), sorted(broken)
+    except InvalidSpec:
+        raise fault from None

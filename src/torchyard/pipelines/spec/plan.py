@@ -41,8 +41,8 @@ class Step:
 
     `name` has dots between the steps of nested pipelines and theirs. `document` is its job file
     without name and without the inputs that others make, which `takes` has. `component` is
-    `name:version`, empty for one of its own. `at` is where it stands in the pipeline's file,
-    `component_at` where its component does, and `own_keys` are those that it sets beside that.
+    `name:version`, empty for one of its own. `at` is where it stands in the pipeline's file, and
+    `places` has where else in it stands what its job file has at the places that are its keys.
     """
 
     name: str
@@ -51,8 +51,7 @@ class Step:
     component: str = ""
     is_deterministic: bool = True
     at: At = ()
-    component_at: At = ()
-    own_keys: frozenset[str] = frozenset()
+    places: Mapping[At, At] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,10 @@ def in_order(steps: Sequence[Step]) -> list[Step]:
         InvalidSpec: steps wait for each other.
     """
     by_name = {step.name: step for step in steps}
-    waits = {step.name: {taken.step for taken in step.takes.values()} for step in steps}
+    waits = {
+        step.name: {taken.step for taken in step.takes.values() if taken.step in by_name}
+        for step in steps
+    }
     users: dict[str, list[str]] = {}
     for name, before in waits.items():
         for each in before:

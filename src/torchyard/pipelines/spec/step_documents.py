@@ -15,7 +15,16 @@ from torchyard.base.errors import InvalidSpec
 from torchyard.jobs.spec import own_properties
 from torchyard.pipelines.spec.pipeline_file import Settings
 from torchyard.pipelines.spec.plan import Taken
-from torchyard.pipelines.spec.values import LITERALS, Data, Literal, Port, Value
+from torchyard.pipelines.spec.values import (
+    LITERALS,
+    Data,
+    Literal,
+    Output,
+    Port,
+    Value,
+    input_type,
+    output_type,
+)
 
 _OF_COMPONENT = (
     *("command", "code", "environment", "environment_variables", "distribution", "resources"),
@@ -28,8 +37,10 @@ _OF_STEP = (
 _JOINED = ("environment_variables", "resources", "limits")
 
 
-def of_step(node: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Its keys, but for inputs, outputs and compute.
+def of_step(
+    node: Mapping[str, Any], definition: Mapping[str, Any], at: At
+) -> tuple[dict[str, Any], dict[At, At]]:
+    """Its keys, but for inputs, outputs and compute; and where each of them stands.
 
     Args:
         node: as it is written, the mapping `torchyard:` included.
@@ -37,6 +48,7 @@ def of_step(node: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str,
     """
     document: dict[str, Any] = {"type": "command"}
     document |= {key: definition[key] for key in _OF_COMPONENT if definition.get(key)}
+    places: dict[At, At] = {(key,): (*at, "component", key) for key in document}
     if isinstance(environment := document.get("environment"), str) and definition:
         document["environment"] = f"azureml:{environment.removeprefix('azureml:')}"
     for key, value in own_properties.with_mapping(node).items():
@@ -44,9 +56,17 @@ def of_step(node: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str,
             continue
         below = document.get(key)
         if key in _JOINED and isinstance(below, Mapping) and isinstance(value, Mapping):
+            places |= {(key, str(name)): (*at, key, str(name)) for name in value}
             value = {**below, **value}
+        else:
+            places[(key,)] = (*at, key)
         document[key] = value
-    return document
+    places |= {
+        ("properties", key): (*at, *key.split("."))
+        for key in document.get("properties") or {}
+        if isinstance(node.get("torchyard"), Mapping) and key.startswith(own_properties.PREFIX)
+    }
+    return document, places
 
 
 def inputs(
@@ -57,31 +77,27 @@ def inputs(
     taken: dict[str, Taken] = {}
     for name, value in values.items():
         port = ports.get(name) or {}
-        if value is None:
-            continue
         if isinstance(value, Literal):
             known[name] = value.value
-            continue
-        declared = str(port.get("type") or "")
-        kind = declared if declared not in ("", "path") else value.type or "uri_folder"
-        mode = value.mode or str(port.get("mode") or "")
-        if isinstance(value, Data):
-            known[name] = {"type": kind, "path": value.path, **({"mode": mode} if mode else {})}
-        else:
-            taken[name] = Taken(value.step, value.output, kind, mode)
+        elif isinstance(value, Data | Output):
+            kind, mode = input_type(port, value), value.mode or str(port.get("mode") or "")
+            if isinstance(value, Data):
+                known[name] = {"type": kind, "path": value.path, **({"mode": mode} if mode else {})}
+            else:
+                taken[name] = Taken(value.step, value.output, kind, mode)
     return known, taken
 
 
-def output(name: str, port: Port, written: Mapping[str, Any], settings: Settings, at: At) -> Any:
+def output(name: str, port: Port, said: Mapping[str, Any], settings: Settings, at: At) -> Any:
     """An output as of a job's file.
 
     Args:
-        written: at the step, joined with what the pipeline says of the output that it is bound to.
+        said: at the step, joined with what the pipeline says of the output that it is bound to.
 
     Raises:
         InvalidSpec: it is of a type that no job writes.
     """
-    kind = str(written.get("type") or port.get("type") or "uri_folder")
+    kind = output_type(port, said)
     if kind in LITERALS:
         raise InvalidSpec(
             f"output `{name}` is of type `{kind}`, and outputs are files",
@@ -90,12 +106,12 @@ def output(name: str, port: Port, written: Mapping[str, Any], settings: Settings
             at=at,
         )
     keys = ("mode", "path", "name", "version")
-    said = {key: written[key] for key in keys if written.get(key) not in (None, "")}
-    if "mode" not in said and port.get("mode"):
-        said["mode"] = port["mode"]
-    if settings.datastore and "path" not in said:
-        said["path"] = (
+    written = {key: said[key] for key in keys if said.get(key) not in (None, "")}
+    if "mode" not in written and port.get("mode"):
+        written["mode"] = port["mode"]
+    if settings.datastore and "path" not in written:
+        written["path"] = (
             f"azureml://datastores/{settings.datastore}/paths/azureml/${{{{name}}}}/"
             "${{output_name}}/"
         )
-    return {"type": "uri_folder" if kind == "path" else kind, **said}
+    return {"type": kind, **written}
