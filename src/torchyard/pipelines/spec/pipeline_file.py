@@ -136,7 +136,7 @@ class NodeFile(Document):
     experiment_name: Any = declared(None, "that of the pipeline", support="satisfied")
     is_deterministic: bool = declared(True, "`false`: run it each time", Truth())
 
-    @rule("component", "command")
+    @rule("type", "component", "command")
     def _is_one(self) -> None:
         if self.component is None and self.command is None:
             raise InvalidSpec(
