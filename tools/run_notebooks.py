@@ -52,8 +52,9 @@ class Suite:
 
     `folders`: the parts of the repository that lie beside a notebook. `placeholders`: what a user
     writes in place of what the notebook prints. `repository_data`: by HOST/PATH, the file of the
-    repository that holds what lies there. `scanned`: the notebooks that `scan` finds, by path, with
-    why one doesn't run whole and what `Needs` has; `others`: more of them.
+    repository that holds what lies there. `commands`: what its user does before the first one, as
+    `yard` commands. `scanned`: the notebooks that `scan` finds, by path, with why one doesn't run
+    whole and what `Needs` has; `others`: more of them.
     """
 
     name: str

@@ -14,6 +14,7 @@ from typing import Any
 from ended_job_operations import wait
 from job_operations import ENVIRONMENT
 from operations import ERROR, REFUSED, World, operation
+from plugin_operations import mlflow_in
 
 SCRIPT = """
 import argparse, pathlib
@@ -244,6 +245,20 @@ def children(world: World) -> Any:
         job = world.ml.jobs.get(step.name)
         assert job.type == "command" and job.experiment_name == world.name("contract"), job
     return [step.name for step in steps.values()]
+
+
+@operation("Pipelines", "`mlflow.get_run`, and `search_runs` of its steps by their parent")
+def mlflow_runs(world: World) -> Any:
+    mlflow, name = mlflow_in(world), world.name("pipeline")
+    run = mlflow.get_run(name)
+    assert run.info.status == "FINISHED" and run.data.tags["kind"] == "contract", run
+    steps = mlflow.search_runs(
+        [run.info.experiment_id], f"tags.mlflow.parentRunId = '{name}'", output_format="list"
+    )
+    assert {step.info.run_name for step in steps} == {"first", "second", "last"}, steps
+    logs = mlflow.MlflowClient().list_artifacts(name, "logs/azureml")
+    assert [file.path for file in logs] == ["logs/azureml/executionlogs.txt"], logs
+    return [step.info.run_id for step in steps]
 
 
 @operation("Pipelines", "`jobs.stream` of a step")
