@@ -368,11 +368,12 @@ test-e2e-postgres: setup postgres mpi
 	  $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --durations=15 --timeout=600 \
 	  -m 'end_to_end and not (object_store or long or containers or azure or widgets or web_page)' -k 'not sqlite and ($(or $(ONLY),test))'
 
-# Public notebooks of Azure ML: REPOSITORY is a bare clone, SUITE sdk-v1 or sdk-v2, ONLY paths in it.
+# Public notebooks of Azure ML: REPOSITORY is a bare clone, SUITE one of tools/notebooks.yml, ONLY
+# paths in it.
 notebooks: setup
 	@[ -n '$(REPOSITORY)' ] || { echo 'error: REPOSITORY is not set' >&2; \
 	  echo 'hint: make notebooks SUITE=sdk-v1 REPOSITORY=FOLDER.git' >&2; exit 2; }
-	@$(BIN)/python tests/contracts_azure/client_venvs.py notebooks-$(SUITE)
+	@$(BIN)/python tests/contracts_azure/client_venvs.py notebooks-$(SUITE:-pipelines=)
 	$(BIN)/python tools/run_notebooks.py $(SUITE) --repository '$(REPOSITORY)' \
 	  --work .notebooks $(ONLY)
 

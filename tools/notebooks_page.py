@@ -35,6 +35,7 @@ _CELLS = {"all": "cells, texts included,", "code": "code cells"}
 _TITLES = {
     "sdk-v1": "Azure/MachineLearningNotebooks, SDK v1",
     "sdk-v2": "Azure/azureml-examples, SDK v2",
+    "sdk-v2-pipelines": "Azure/azureml-examples, pipelines of SDK v2",
 }
 
 
@@ -114,6 +115,7 @@ def section(suite: Suite, folder: Path, page: str) -> str:
         "",
         f"    {suite.scan.without}",
         "",
+        *_commands(suite),
         _counts(scanned),
         "",
         *_table(scanned),
@@ -129,6 +131,14 @@ def section(suite: Suite, folder: Path, page: str) -> str:
             *_brought(others),
         ]
     return "\n".join(lines)
+
+
+def _commands(suite: Suite) -> list[str]:
+    """What the user of all its notebooks does before the first."""
+    if not suite.commands:
+        return []
+    commands = (f"    $ yard {' '.join(command)}" for command in suite.commands)
+    return ["Its user has the clusters that Azure's own tests have:", "", *commands, ""]
 
 
 def _counts(run: list[Row]) -> str:

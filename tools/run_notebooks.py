@@ -52,8 +52,9 @@ class Suite:
 
     `folders`: the parts of the repository that lie beside a notebook. `placeholders`: what a user
     writes in place of what the notebook prints. `repository_data`: by HOST/PATH, the file of the
-    repository that holds what lies there. `scanned`: the notebooks that `scan` finds, by path, with
-    why one doesn't run whole and what `Needs` has; `others`: more of them.
+    repository that holds what lies there. `commands`: what its user does before the first one, as
+    `yard` commands. `scanned`: the notebooks that `scan` finds, by path, with why one doesn't run
+    whole and what `Needs` has; `others`: more of them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Suite:
     folders: tuple[str, ...]
     placeholders: Mapping[str, str]
     repository_data: Mapping[str, str]
+    commands: tuple[tuple[str, ...], ...]
     scan: Scan
     scanned: Mapping[str, Mapping[str, Any]]
     others: Mapping[str, Mapping[str, Any]]
@@ -142,6 +144,7 @@ def read_suites() -> dict[str, Suite]:
             folders=tuple(suite["folders"]),
             placeholders=suite["placeholders"],
             repository_data=suite.get("repository_data", {}),
+            commands=tuple(tuple(command.split()) for command in suite.get("commands", ())),
             scan=Scan(**suite["scan"]),
             scanned=suite["scanned"],
             others=suite["others"],
@@ -424,6 +427,8 @@ def is_whole(document: Mapping[str, Any]) -> bool:
 def _run(suite_run: Place, notebooks: list[str]) -> int:
     suite_run.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     yard(suite_run, "workspace", "update", "--rehearse-on-cpu")
+    for command in suite_run.suite.commands:
+        yard(suite_run, *command)
     complete = 0
     for notebook in notebooks:
         tries = needs_of(suite_run.suite.notebooks.get(notebook, {})).tries

@@ -437,6 +437,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     f"{_OPEN_DATA_CACHE}/mnist": digits,
     "storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz": keras_digits,
     "www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz": cifar,
+    "azuremlexamples.blob.core.windows.net/datasets/cifar-10-python.tar.gz": cifar,
     "scikit_learn_data/cal_housing_py3.pkz": houses,
     f"{_PRIVATE}/private_one-1.0-py3-none-any.whl": private_wheel,
     f"{_PRIVATE}/private_two-1.0-py3-none-any.whl": private_wheel,

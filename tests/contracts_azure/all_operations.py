@@ -7,6 +7,7 @@ import model_operations  # noqa: F401  isort: skip
 import compute_operations  # noqa: F401  isort: skip
 import plugin_operations  # noqa: F401  isort: skip
 import sweep_operations  # noqa: F401  isort: skip
+import pipeline_operations  # noqa: F401  isort: skip
 import endpoint_operations  # noqa: F401  isort: skip
 import connection_operations  # noqa: F401  isort: skip
 import refused_operations  # noqa: F401  isort: skip

@@ -219,15 +219,17 @@ def show_services(world: World) -> Any:
     from azure.ai.ml.entities import VsCodeJobService
 
     # The environment has no code-server: the service says so, and the job runs on.
-    made = create(world, "services", command="sleep 600", services={"editor": VsCodeJobService()})
+    made = create(
+        world, "services", command="sleep 600", services={"the editor": VsCodeJobService()}
+    )
     try:
         services, deadline = None, time.monotonic() + 120
         while not services and time.monotonic() < deadline:
             time.sleep(0.5)
             services = world.ml.jobs.show_services(made["name"])
-        assert services and services["editor"].type == "VSCode", services
-        assert world.ml.jobs.get(made["name"]).services["editor"].type == "vs_code"
-        return services["editor"].status
+        assert services and services["the editor"].type == "VSCode", services
+        assert world.ml.jobs.get(made["name"]).services["the editor"].type == "vs_code"
+        return services["the editor"].status
     finally:
         world.ml.jobs.begin_cancel(made["name"]).wait()
 

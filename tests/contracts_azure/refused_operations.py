@@ -19,11 +19,6 @@ def _steps(world: World) -> Any:
     return dsl.pipeline(default_compute=world.name("nodes"))(steps)()
 
 
-@operation("Pipelines", "`jobs.create_or_update`: pipeline", REFUSED, "pipeline")
-def pipeline(world: World) -> Any:
-    return world.ml.jobs.create_or_update(_steps(world), experiment_name="contract").name
-
-
 @operation("Schedules", "`schedules.list`", REFUSED, "schedules")
 def schedules(world: World) -> Any:
     return [entity.name for entity in world.ml.schedules.list()]

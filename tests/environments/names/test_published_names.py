@@ -42,6 +42,12 @@ def test_a_published_name_becomes_a_curated_environment_with_a_notice(reference:
     assert spec.ref == "sklearn-1.5:3"
 
 
+def test_steps_that_are_python_functions_have_their_environment() -> None:
+    reference = "azureml://registries/azureml/environments/mldesigner-minimal/labels/latest"
+    spec = definition.resolve(reference, LINUX)
+    assert spec.packages == ("mldesigner==0.1.0b23",)
+
+
 @pytest.mark.parametrize(
     "reference",
     ["python", "azureml:Python@latest", "python:1", "sklearn-1.5", " azureml:sklearn-1.5:3 "],

@@ -103,7 +103,7 @@ BAD: list[tuple[dict[str, Any], tuple[str | int, ...], str]] = [
     ({"jobs": {}, "command": None}, ("jobs",), "type: command"),
     ({"services": {"s": {"type": "custom"}}}, ("services", "s"), "write the `port`"),
     ({"services": {"s": {"port": 0}}}, ("services", "s", "port"), "from 1 to 65535"),
-    ({"services": {"a b": {"port": 80}}}, ("services", "a b"), "letters"),
+    ({"services": {"a/b": {"port": 80}}}, ("services", "a/b"), "letters"),
     ({"services": {"s": {"port": 80, "nodes": "1"}}}, ("services", "s", "nodes"), "`all`"),
     (
         {"services": {"s": {"properties": {"socket": "/tmp/s"}}}},

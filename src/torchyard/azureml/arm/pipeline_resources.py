@@ -20,6 +20,7 @@ from torchyard.azureml.arm.pipeline_documents import NODE_SAME, SETTINGS, is_bin
 from torchyard.azureml.common.calls import Call
 from torchyard.base.documents import secret_variables
 from torchyard.base.fields import literal
+from torchyard.jobs.files.outputs import MADE_BY
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.spec.inputs import LITERAL
@@ -79,9 +80,13 @@ def pipeline(call: Call, job: Job, environment_hash: str) -> dict[str, Any]:
         environment_hash: not used: a pipeline has no environment.
     """
     written = content(masked(job.document), ResourceIds(call))
+    described = job_resources.described(job)
+    properties = {key: text for key, text in described["properties"].items() if key != MADE_BY}
     return {
         "jobType": "Pipeline",
-        **job_resources.described(job),
+        **described,
+        # Clients send them again with a copy, whose outputs other steps make.
+        "properties": properties,
         **job_masking.masked(job, written),
         "parentJobName": job.document.get("parent_job_name") or None,
         "services": job_resources.services(call, job, {}),

@@ -29,7 +29,13 @@ from torchyard.azureml.blob.links import BlobLinks
 from torchyard.azureml.common.calls import AzureCall, Call, object_at
 from torchyard.azureml.common.context import Context, context_of
 from torchyard.azureml.common.routing import RouteTable
-from torchyard.azureml.history import experiment_routes, run_changes, run_filters, runs
+from torchyard.azureml.history import (
+    experiment_routes,
+    pipeline_runs,
+    run_changes,
+    run_filters,
+    runs,
+)
 from torchyard.azureml.history.experiment_routes import BY_EXPERIMENT
 from torchyard.azureml.history.followers import Followers
 from torchyard.base.clock import Clock
@@ -178,7 +184,10 @@ def list_children(
     if not jobs and not page.after and is_azure_ai_ml:
         jobs = _scoring_step(services.db, call, name)
     children = jobs[:limit]
-    body = _page(call, [_json_for(followers, call, job) for job in children])
+    pipeline = actions.find_by_name(services.db, call.workspace.name, name)
+    modules = pipeline_runs.modules(services, pipeline)
+    found = [_json_for(followers, call, job) for job in children]
+    body = _page(call, [pipeline_runs.with_module(run, modules) for run in found])
     if len(jobs) > limit:
         body["continuationToken"] = str(children[-1].id)
         if is_azure_ai_ml:
@@ -233,7 +242,7 @@ batch_routes = RouteTable("/history")
 @needs(Permission.READ)
 def get_data(call: AzureCall, services: ServicesOf, request: Request) -> JSONResponse:
     job = _job(services, call, _run_id(call.document))
-    return JSONResponse(_run_data(call, job, request.headers.get("user-agent", "")))
+    return JSONResponse(_run_data(services, call, job, request.headers.get("user-agent", "")))
 
 
 @batch_routes.post("/batchrundata")
@@ -243,7 +252,7 @@ def get_data_of_many(call: AzureCall, services: ServicesOf, request: Request) ->
     values, errors = {}, {}
     for name in map(str, _batch(call, "runIds")):
         try:
-            values[name] = _run_data(call, _job(services, call, name), agent)
+            values[name] = _run_data(services, call, _job(services, call, name), agent)
         except TorchyardError as error:
             errors[name] = {"error": runs.batch_error_json(error)}
     return JSONResponse({"runData": values, "errors": errors})
@@ -337,9 +346,9 @@ def _query(
     return body
 
 
-def _run_data(call: Call, job: Job, agent: str) -> dict[str, Any]:
+def _run_data(services: RecordServices, call: Call, job: Job, agent: str) -> dict[str, Any]:
     metadata = runs.to_json(call, job)
-    metadata["outputs"] = runs.outputs(job, agent)
+    metadata["outputs"] = runs.outputs_for(services, job, agent)
     has_definition = call.document.get("selectJobSpecification")
     return {
         "runMetadata": metadata,

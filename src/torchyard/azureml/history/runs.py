@@ -26,11 +26,12 @@ from torchyard.data.types import DATA_TYPES
 from torchyard.interactive.running_services import ServiceState
 from torchyard.jobs import actions
 from torchyard.jobs.files import artifacts, build_logs
+from torchyard.jobs.files import outputs as job_outputs
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Job, JobError, parse_job
 from torchyard.jobs.requests import local_runs
-from torchyard.jobs.services import FileServices
+from torchyard.jobs.services import FileServices, RecordServices
 from torchyard.jobs.spec import retry
 from torchyard.sweeps import actions as sweeps
 
@@ -236,24 +237,42 @@ def _codes(code: str) -> dict[str, Any]:
     return {"code": outer, "innerError": {"code": code}}
 
 
-def outputs(job: Job, agent: str = "") -> dict[str, Any]:
-    """The named outputs of a job, by an id that `batchGetResolvedUris` accepts.
+def outputs(job: Job) -> dict[str, Any]:
+    """The named outputs of a job, by an id that `batchGetResolvedUris` accepts."""
+    if not job.has_ranks:
+        return {}
+    return {
+        name: _output(job, name, _ASSET_TYPES[output.type])
+        for name, output in parse_job(job).spec.outputs.items()
+    }
+
+
+def outputs_for(services: RecordServices, job: Job, agent: str) -> dict[str, Any]:
+    """As `outputs`, with those of a pipeline, which its steps have made.
 
     Args:
         agent: the client's User-Agent; azure-ai-ml has other names for types of data from 1.35 on.
     """
-    if not job.has_ranks:
-        return {}
     version = _AGENT.search(agent)
     plain = version is not None and (int(version[1]), int(version[2])) >= _PLAIN_TYPES_FROM
+    if job.has_ranks:
+        made = {name: (job, name) for name in parse_job(job).spec.outputs}
+    else:
+        made = job_outputs.makers(services, job)
     outputs_json = {}
-    for name, output in parse_job(job).spec.outputs.items():
-        type = _ASSET_TYPES[output.type]
+    for name, (child, output) in made.items():
+        type = parse_job(child).spec.outputs[output].type
         if plain:
             # Its code for a model's path fails before it sends a request; it finds files as data.
-            type = output.type if output.type in DATA_TYPES else "uri_folder"
-        outputs_json[name] = {"assetId": f"azureml://jobs/{job.name}/outputs/{name}", "type": type}
+            written = type if type in DATA_TYPES else "uri_folder"
+        else:
+            written = _ASSET_TYPES[type]
+        outputs_json[name] = _output(job, name, written)
     return outputs_json
+
+
+def _output(job: Job, name: str, type: str) -> dict[str, str]:
+    return {"assetId": f"azureml://jobs/{job.name}/outputs/{name}", "type": type}
 
 
 def definition(call: Call, job: Job) -> dict[str, Any] | None:

@@ -140,6 +140,15 @@ def maker(services: RecordServices, job: Job, output: str) -> tuple[Job, str]:
     return actions.get(services, job.workspace, made[0]), made[1]
 
 
+def makers(services: RecordServices, job: Job) -> dict[str, tuple[Job, str]]:
+    """As `maker`, for every output of a job without ranks; none for those that were deleted."""
+    found = {}
+    for name in _made(job):
+        with suppress(NotFound):
+            found[name] = maker(services, job, name)
+    return found
+
+
 def _made(job: Job) -> dict[str, tuple[str, str]]:
     if job.has_ranks:
         return {}
@@ -154,12 +163,10 @@ def list_files(services: FileServices, job: Job) -> Iterator[tuple[str, str, int
     Raises:
         Unreachable: a datastore does not answer.
     """
-    for name in _made(job):
-        with suppress(NotFound):
-            child, output = maker(services, job, name)
-            for found, path, size_bytes in list_files(services, child):
-                if found == output:
-                    yield name, path, size_bytes
+    for name, (child, output) in makers(services, job).items():
+        for found, path, size_bytes in list_files(services, child):
+            if found == output:
+                yield name, path, size_bytes
     for output, output_place in destinations(job).items():
         at = _at(services, job, output_place)
         replaced = _replaced(services, job, output_place, at)

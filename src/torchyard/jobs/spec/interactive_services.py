@@ -26,7 +26,7 @@ JUPYTER, TENSORBOARD, VS_CODE, SSH, CUSTOM = (
     "ssh",
     "custom",
 )
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 _-]{0,62}[A-Za-z0-9_-])?\Z")
 _MOST = 16
 _LONGEST = 4096
 _PORTS = range(1, 65536)
@@ -156,7 +156,7 @@ def _service(value: Any, at: At) -> Service:
     if not _NAME.match(name):
         raise InvalidSpec(
             f"`{name[:80]}` is not a valid name for a service",
-            "use up to 64 letters, digits, `-` and `_`",
+            "use up to 64 letters, digits, spaces, `-` and `_`",
             at=at,
         )
     return Service(name, SSH) if file.type == SSH else within(at, file.of, name)
