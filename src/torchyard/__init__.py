@@ -22,6 +22,9 @@ _MODULES = {
     "Input": "client.command_jobs",
     "Output": "client.command_jobs",
     "command": "client.command_jobs",
+    "PipelineJob": "client.pipelines.building",
+    "pipeline": "client.pipelines.building",
+    "load_component": "client.pipelines.steps",
     "Job": "client.job",
     "JobError": "client.job",
     "JobFailed": "client.job",
@@ -93,6 +96,7 @@ __all__ = [
     "NotAuthenticated",
     "NotFound",
     "Output",
+    "PipelineJob",
     "Quota",
     "QuotaRequest",
     "RemoteFile",
@@ -106,6 +110,8 @@ __all__ = [
     "Workspace",
     "__version__",
     "command",
+    "load_component",
+    "pipeline",
 ]
 
 TYPE_CHECKING = False
@@ -149,6 +155,8 @@ if TYPE_CHECKING:
     from torchyard.client.job_history import ChartLine, MetricPoint, MetricSummary
     from torchyard.client.job_reader import RemoteFile
     from torchyard.client.models import Model
+    from torchyard.client.pipelines.building import PipelineJob, pipeline
+    from torchyard.client.pipelines.steps import load_component
     from torchyard.client.quotas import Quota, QuotaRequest
     from torchyard.client.resources import Listing
     from torchyard.client.users import Identity, User

@@ -12,10 +12,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.base.errors import InvalidInput
 from torchyard.client.times import Duration, whole_seconds
+
+if TYPE_CHECKING:
+    from torchyard.client.pipelines.steps import NewStep
 
 Literal = str | int | float | bool
 # Azure ML's `command()` takes them, and its job files hold them under `resources`.
@@ -71,14 +74,8 @@ class Output:
 
 
 @dataclass
-class CommandJob:
-    """A job that is not submitted yet; `document` is its job file.
-
-    Example::
-
-        job = command(command="python train.py", environment="python", inputs={"lr": 0.1})
-        job.inputs["lr"] = 0.01
-    """
+class JobDocument:
+    """A job that is not submitted yet; `document` is its file."""
 
     document: dict[str, Any] = field(default_factory=dict)
 
@@ -89,7 +86,7 @@ class CommandJob:
 
     @inputs.setter
     def inputs(self, values: Mapping[str, Input | Literal | Mapping[str, Any]]) -> None:
-        self.document["inputs"] = {key: _plain(value) for key, value in values.items()}
+        self.document["inputs"] = {key: as_json(value) for key, value in values.items()}
 
     @property
     def outputs(self) -> MutableMapping[str, Any]:
@@ -98,7 +95,37 @@ class CommandJob:
 
     @outputs.setter
     def outputs(self, values: Mapping[str, Output | Mapping[str, Any] | None]) -> None:
-        self.document["outputs"] = {key: _plain(value) or {} for key, value in values.items()}
+        self.document["outputs"] = {key: as_json(value) or {} for key, value in values.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        return json.loads(json.dumps(self.document))  # type: ignore[no-any-return]
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        lines = "".join(
+            f"<tr><th style='text-align:left'>{escape(key)}</th>"
+            f"<td style='text-align:left'>{escape(_text(value))}</td></tr>"
+            for key, value in self.document.items()
+        )
+        return f"<table>{lines}</table>"
+
+
+@dataclass
+class CommandJob(JobDocument):
+    """A job that is not submitted yet; `document` is its job file.
+
+    Example::
+
+        job = command(command="python train.py", environment="python", inputs={"lr": 0.1})
+        job.inputs["lr"] = 0.01
+    """
+
+    def __call__(self, **inputs: Any) -> NewStep:
+        """A step of the pipeline whose function is running; its other inputs stay as they are."""
+        from torchyard.client.pipelines.steps import add_step, of_command
+
+        return add_step(of_command(self), (), inputs)
 
     def sweep(
         self,
@@ -150,19 +177,6 @@ class CommandJob:
             )
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        return json.loads(json.dumps(self.document))  # type: ignore[no-any-return]
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        lines = "".join(
-            f"<tr><th style='text-align:left'>{escape(key)}</th>"
-            f"<td style='text-align:left'>{escape(_text(value))}</td></tr>"
-            for key, value in self.document.items()
-        )
-        return f"<table>{lines}</table>"
-
 
 class _Bindings(MutableMapping[str, Any]):
     """`inputs` or `outputs` of a document, as the document holds them."""
@@ -174,7 +188,7 @@ class _Bindings(MutableMapping[str, Any]):
         return self._document.get(self._key, {})[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        plain = _plain(value)
+        plain = as_json(value)
         self._document.setdefault(self._key, {})[name] = (
             {} if plain is None and self._key == "outputs" else plain
         )
@@ -240,8 +254,8 @@ def command(
         **{"type": "command", **names, **program, "tags": tags, **more},
         "code": None if code is None else os.fspath(code),
         "environment_variables": environment_variables,
-        "inputs": {key: _plain(value) for key, value in (inputs or {}).items()},
-        "outputs": {key: _plain(value) or {} for key, value in (outputs or {}).items()},
+        "inputs": {key: as_json(value) for key, value in (inputs or {}).items()},
+        "outputs": {key: as_json(value) or {} for key, value in (outputs or {}).items()},
         "resources": _resources(nodes, more),
         "distribution": _distribution(distribution, ranks_per_node),
         "limits": _limits(timeout, more),
@@ -302,7 +316,8 @@ def _same(name: str, value: Any, other_name: str, other: Any) -> Any:
     return other if value is None else value
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """A value of a document as its file holds it."""
     if isinstance(value, (Input, Output)):
         return value.to_dict()
     return os.fspath(value) if isinstance(value, os.PathLike) else value
