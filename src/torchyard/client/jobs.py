@@ -262,7 +262,7 @@ class Jobs(JobReader):
 
         Args:
             parent_job_name: only the children of this job.
-            type: `command`, `sweep`, or `run` for runs logged outside of a job.
+            type: `command`, `sweep`, `pipeline`, or `run` for runs logged outside of a job.
             tags: each with its value, or None for any value.
             text: part of the name, the display name or the description, in any case.
             created_after, created_before: times without a zone are in this machine's.

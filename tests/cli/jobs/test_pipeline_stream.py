@@ -108,7 +108,7 @@ def test_at_a_terminal_the_steps_are_drawn_until_the_end(
         assert pipeline_page.follow(client, "chain", go_on)["status"] == "Completed"
     pages = re.split(r"\x1b\[\d+F", capsys.readouterr().out)
     assert len(pages) > 1 and "0 of 3 steps ended" in pages[0]
-    assert re.search(r"^train +Waiting +for prep", click.unstyle(pages[0]), re.M)
+    assert re.search(r"^train +Waiting +waits for prep", click.unstyle(pages[0]), re.M)
     assert "3 of 3 steps ended" in pages[-1]
 
 
@@ -149,3 +149,13 @@ def test_a_value_of_a_step_is_set_by_its_path(server: ServedWorkspace, yard: Yar
     job = launched(server, "nap")
     assert server.document("chain_nap")["environment_variables"]["DEPTH"] == "3"
     job.complete()
+
+
+def test_a_step_that_is_not_there_is_told_with_the_nearest_one(
+    server: ServedWorkspace, yard: Yard
+) -> None:
+    Path("pipeline.yml").write_text(yaml.safe_dump(PIPELINE))
+    answer = yard("job", "create", "-f", "pipeline.yml", "--set", "jobs.trian.compute=local")
+    assert answer.code == 2
+    assert "error: --set jobs.trian.compute: there is no step `trian`" in answer.err
+    assert "hint: did you mean `train`?" in answer.err

@@ -142,5 +142,5 @@ def _reason(step: Mapping[str, Any], outcomes: Mapping[str, str]) -> str:
     if not step["outcome"]:
         awaited = dict.fromkeys(taken["step"] for taken in step["takes"].values())
         names = [name for name in awaited if outcomes.get(name) in ("", "live")]
-        text = f"for {plain(', '.join(names))}" if names else text
+        text = f"waits for {plain(', '.join(names))}" if names else text
     return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"
