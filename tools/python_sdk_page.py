@@ -24,6 +24,7 @@ from torchyard.client import (
     experiments,
     jobs,
     models,
+    pipeline_steps,
     quotas,
     users,
     workspaces,
@@ -33,7 +34,7 @@ from torchyard.client.batch_endpoints import endpoints as batch_endpoints
 from torchyard.client.endpoints import online_deployments, online_endpoints, scoring
 from torchyard.client.images import exported_image
 from torchyard.client.interactive import instances
-from torchyard.client.pipelines import pipelines, steps
+from torchyard.client.pipelines import pipelines
 from torchyard.client.releases import verbs
 from torchyard.client.sweeps import sweeps
 from torchyard.client.trials import trials
@@ -137,7 +138,7 @@ def _lines() -> Iterator[str]:
     yield from _function("pipeline", torchyard.pipeline)
     yield from _function("load_component", torchyard.load_component)
     yield from _class("PipelineJob", torchyard.PipelineJob, level=3)
-    yield from _class("torchyard.client.pipelines.steps.NewStep", steps.NewStep, level=3)
+    yield from _class("torchyard.client.pipeline_steps.NewStep", pipeline_steps.NewStep, level=3)
     yield "## A job\n"
     statuses = ", ".join(f"`{status}`" for status in get_args(torchyard.JobStatus))
     yield f"`JobStatus` is one of {statuses}.\n"

@@ -1,8 +1,7 @@
 """Build a command job in Python.
 
-Owns: `command()`, `Input`, `Output`, and the document they make; which of our words and Azure ML's
-mean the same.
-Leaves: what is valid to the server.
+Owns: `command()`, and the document that it makes; which of our words and Azure ML's mean the same.
+Leaves: inputs and outputs to job_documents.py, what is valid to the server.
 Always: `to_dict()` is what the same job's file would hold.
 """
 
@@ -10,105 +9,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchyard.base.errors import InvalidInput
+from torchyard.client.job_documents import (
+    Input,
+    JobDocument,
+    Literal,
+    Output,
+    as_json,
+    without_empty,
+)
 from torchyard.client.times import Duration, whole_seconds
 
 if TYPE_CHECKING:
-    from torchyard.client.pipelines.steps import NewStep
+    from torchyard.client.pipeline_steps import NewStep
 
-Literal = str | int | float | bool
 # Azure ML's `command()` takes them, and its job files hold them under `resources`.
 _RESOURCES = ("instance_count", "instance_type", "shm_size")
-
-
-@dataclass(frozen=True)
-class Input:
-    """Data for a job.
-
-    Args:
-        path: a file or folder here, `azureml:<name>:<version>`, `azureml://…`, `https://…`.
-        type: uri_folder, uri_file, mltable, custom_model, mlflow_model.
-        mode: ro_mount, download, direct.
-
-    Example::
-
-        Input(type="uri_file", path="data/train.csv")
-    """
-
-    path: str | os.PathLike[str] = ""
-    type: str = "uri_folder"
-    mode: str = ""
-    default: Literal | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        body = {"type": self.type, "path": os.fspath(self.path), "mode": self.mode}
-        return _without_empty({**body, "default": self.default})
-
-
-@dataclass(frozen=True)
-class Output:
-    """A place for what a job makes.
-
-    Args:
-        path: `azureml://datastores/<datastore>/paths/<path>`; a default place when empty.
-        mode: rw_mount, upload, direct.
-        name: register it as this asset when the job has completed.
-
-    Example::
-
-        Output(type="uri_folder", name="digits-clean")
-    """
-
-    path: str = ""
-    type: str = "uri_folder"
-    mode: str = ""
-    name: str = ""
-    version: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return _without_empty(dict(vars(self)))
-
-
-@dataclass
-class JobDocument:
-    """A job that is not submitted yet; `document` is its file."""
-
-    document: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def inputs(self) -> MutableMapping[str, Any]:
-        """The job's inputs, which can be set: an `Input`, a text, a number or a boolean each."""
-        return _Bindings(self.document, "inputs")
-
-    @inputs.setter
-    def inputs(self, values: Mapping[str, Input | Literal | Mapping[str, Any]]) -> None:
-        self.document["inputs"] = {key: as_json(value) for key, value in values.items()}
-
-    @property
-    def outputs(self) -> MutableMapping[str, Any]:
-        """The job's named outputs, which can be set: an `Output` or a mapping each."""
-        return _Bindings(self.document, "outputs")
-
-    @outputs.setter
-    def outputs(self, values: Mapping[str, Output | Mapping[str, Any] | None]) -> None:
-        self.document["outputs"] = {key: as_json(value) or {} for key, value in values.items()}
-
-    def to_dict(self) -> dict[str, Any]:
-        return json.loads(json.dumps(self.document))  # type: ignore[no-any-return]
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        lines = "".join(
-            f"<tr><th style='text-align:left'>{escape(key)}</th>"
-            f"<td style='text-align:left'>{escape(_text(value))}</td></tr>"
-            for key, value in self.document.items()
-        )
-        return f"<table>{lines}</table>"
 
 
 @dataclass
@@ -123,7 +43,7 @@ class CommandJob(JobDocument):
 
     def __call__(self, **inputs: Any) -> NewStep:
         """A step of the pipeline whose function is running; its other inputs stay as they are."""
-        from torchyard.client.pipelines.steps import add_step, of_command
+        from torchyard.client.pipeline_steps import add_step, of_command
 
         return add_step(of_command(self), (), inputs)
 
@@ -176,34 +96,6 @@ class CommandJob(JobDocument):
                 timeout_s=timeout_s,
             )
         )
-
-
-class _Bindings(MutableMapping[str, Any]):
-    """`inputs` or `outputs` of a document, as the document holds them."""
-
-    def __init__(self, document: dict[str, Any], key: str) -> None:
-        self._document, self._key = document, key
-
-    def __getitem__(self, name: str) -> Any:
-        return self._document.get(self._key, {})[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        plain = as_json(value)
-        self._document.setdefault(self._key, {})[name] = (
-            {} if plain is None and self._key == "outputs" else plain
-        )
-
-    def __delitem__(self, name: str) -> None:
-        del self._document.get(self._key, {})[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._document.get(self._key, {}))
-
-    def __len__(self) -> int:
-        return len(self._document.get(self._key, {}))
-
-    def __repr__(self) -> str:
-        return repr(self._document.get(self._key, {}))
 
 
 def command(
@@ -262,7 +154,7 @@ def command(
         "properties": _properties(rehearse_on_cpu, more),
     }
     fields = {key: value for key, value in document.items() if key not in _RESOURCES}
-    return CommandJob(_without_empty(fields))
+    return CommandJob(without_empty(fields))
 
 
 def _resources(nodes: int | None, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,7 +164,7 @@ def _resources(nodes: int | None, more: Mapping[str, Any]) -> dict[str, Any]:
     resources["instance_count"] = _same(
         "nodes", nodes, "instance_count", resources["instance_count"]
     )
-    return _without_empty(resources)
+    return without_empty(resources)
 
 
 def _distribution(
@@ -283,14 +175,14 @@ def _distribution(
     document[key] = _same("ranks_per_node", ranks_per_node, key, document.get(key))
     if document[key] is not None:
         document.setdefault("type", "PyTorch")
-    return _without_empty(document)
+    return without_empty(document)
 
 
 def _limits(timeout: Duration | None, more: Mapping[str, Any]) -> dict[str, Any]:
     limits = dict(more.get("limits") or {})
     seconds = None if timeout is None else whole_seconds(timeout, "timeout")
     limits["timeout"] = _same("timeout", seconds, "limits.timeout", limits.get("timeout"))
-    return _without_empty(limits)
+    return without_empty(limits)
 
 
 def _properties(rehearse_on_cpu: bool | None, more: Mapping[str, Any]) -> dict[str, str]:
@@ -298,7 +190,7 @@ def _properties(rehearse_on_cpu: bool | None, more: Mapping[str, Any]) -> dict[s
     properties = dict(more.get("properties") or {})
     value = None if rehearse_on_cpu is None else json.dumps(rehearse_on_cpu)
     properties[key] = _same("rehearse_on_cpu", value, f"properties.{key}", properties.get(key))
-    return _without_empty(properties)
+    return without_empty(properties)
 
 
 def _same(name: str, value: Any, other_name: str, other: Any) -> Any:
@@ -314,24 +206,3 @@ def _same(name: str, value: Any, other_name: str, other: Any) -> Any:
             at=(name,),
         )
     return other if value is None else value
-
-
-def as_json(value: Any) -> Any:
-    """A value of a document as its file holds it."""
-    if isinstance(value, (Input, Output)):
-        return value.to_dict()
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Without None, empty texts and collections; 0 and False are kept."""
-    filled = {}
-    for key, value in body.items():
-        if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):
-            continue
-        filled[key] = value
-    return filled
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -12,7 +12,7 @@ from torchyard.client.assets import Asset, Assets, asset_fields
 from torchyard.client.resources import Json
 
 if TYPE_CHECKING:
-    from torchyard.client.pipelines.steps import NewStep
+    from torchyard.client.pipeline_steps import NewStep
     from torchyard.client.snapshots.upload import Progress
 
 
@@ -34,7 +34,7 @@ class Component(Asset):
 
     def __call__(self, *args: Any, **inputs: Any) -> NewStep:
         """A step of the pipeline whose function is running."""
-        from torchyard.client.pipelines.steps import add_step, of_component
+        from torchyard.client.pipeline_steps import add_step, of_component
 
         reference = f"azureml:{self.name}:{self.version}"
         return add_step(of_component(self.raw, reference, self.name), args, inputs)

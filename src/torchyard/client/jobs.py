@@ -28,9 +28,9 @@ from torchyard.client.resources import Json, Listing, Resource
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from torchyard.client.command_jobs import JobDocument
     from torchyard.client.interactive.job_services import JobService
     from torchyard.client.interactive.shells import RunningShell, ShellOptions
+    from torchyard.client.job_documents import JobDocument
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.snapshots.upload import Progress

@@ -13,7 +13,7 @@ from cli.served_workspace import ServedWorkspace
 from sentences import Sentence
 from torchyard import Input, Output, command, load_component, pipeline
 from torchyard.base.errors import InvalidInput
-from torchyard.client.pipelines.steps import LoadedComponent
+from torchyard.client.pipeline_steps import LoadedComponent
 
 PREP: dict[str, Any] = {
     "name": "prep",

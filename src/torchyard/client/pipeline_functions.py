@@ -1,7 +1,7 @@
 """Write a pipeline as a Python function.
 
 Owns: `@pipeline`: a pipeline's inputs, outputs and settings, pipelines in each other.
-Leaves: steps to steps.py, what is valid to the server.
+Leaves: steps to pipeline_steps.py, what is valid to the server.
 Always: what is built is the document that the same pipeline's file would hold.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from torchyard.base.errors import InvalidInput, did_you_mean
-from torchyard.client.command_jobs import Input, JobDocument, as_json
-from torchyard.client.pipelines.steps import (
+from torchyard.client.job_documents import Input, JobDocument, as_json
+from torchyard.client.pipeline_steps import (
     PipelineInput,
     Scope,
     StepOutput,

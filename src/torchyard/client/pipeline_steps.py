@@ -1,7 +1,7 @@
 """Steps of a pipeline that is being built.
 
 Owns: what a step takes and makes, what its inputs are bound to; `load_component()`.
-Leaves: functions that build pipelines to building.py, files of components and of inputs to
+Leaves: functions that build pipelines to pipeline_functions.py, files of components and inputs to
 snapshots/, what is valid to the server.
 Always: a step belongs to the pipeline whose function was running when it was made; bindings are
 written once that function is done, so that steps can be renamed and changed in it.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, did_you_mean
-from torchyard.client.command_jobs import CommandJob, Output, as_json
+from torchyard.client.job_documents import JobDocument, Output, as_json
 from torchyard.shared.plurals import plural
 
 # What a step says of itself, beside its inputs and outputs; those of a job's file.
@@ -289,7 +289,7 @@ def of_component(definition: Mapping[str, Any], reference: Any, name: str) -> So
     return Source(name, {**kind, "component": reference}, *ports)
 
 
-def of_command(job: CommandJob) -> Source:
+def of_command(job: JobDocument) -> Source:
     """A step that runs a job of its own."""
     document = job.to_dict()
     keys = {key: each for key, each in document.items() if key in _KEYS}
