@@ -62,11 +62,14 @@ def test_parameters_are_inputs_calls_are_steps_and_what_is_returned_are_outputs(
         "inputs": {"lr": 0.2, "rows": 5},
         "outputs": {"model": {"type": "uri_folder"}},
         "jobs": {
-            "prep": {"component": str(prep.path), "inputs": {"rows": "${{parent.inputs.rows}}"}},
-            "train": {
+            "prepared": {
+                "component": str(prep.path),
+                "inputs": {"rows": "${{parent.inputs.rows}}"},
+            },
+            "trained": {
                 "component": str(train.path),
                 "inputs": {
-                    "data": "${{parent.jobs.prep.outputs.data}}",
+                    "data": "${{parent.jobs.prepared.outputs.data}}",
                     "lr": "${{parent.inputs.lr}}",
                 },
                 "outputs": {"model": {"path": "${{parent.outputs.model}}"}},
@@ -90,8 +93,24 @@ def test_a_step_is_changed_after_it_was_bound_to(load: Load) -> None:
 
     jobs = changed().document["jobs"]
     assert jobs["read"]["outputs"] == {"data": {"type": "uri_folder", "mode": "upload"}}
-    assert jobs["train"]["inputs"] == {"data": "${{parent.jobs.read.outputs.data}}", "lr": 0.5}
-    assert (jobs["train"]["compute"], jobs["train"]["resources"]) == ("gpu", {"instance_count": 2})
+    step = jobs["trained"]
+    assert step["inputs"] == {"data": "${{parent.jobs.read.outputs.data}}", "lr": 0.5}
+    assert (step["compute"], step["resources"]) == ("gpu", {"instance_count": 2})
+
+
+def test_a_step_that_no_variable_holds_is_named_after_its_component(load: Load) -> None:
+    prep = load(PREP)
+
+    @pipeline
+    def several() -> None:
+        prep_2 = prep()
+        for _ in range(2):
+            prep()
+        named = prep()
+        named.name = "last"
+        assert prep_2 is not named
+
+    assert list(several().document["jobs"]) == ["prep_2", "prep", "prep_3", "last"]
 
 
 def test_a_job_of_its_own_is_a_step_with_the_inputs_that_it_has(load: Load) -> None:
@@ -127,7 +146,7 @@ def test_a_pipeline_in_another_is_a_component_with_the_types_of_its_arguments(lo
         inner = training(data=prep().outputs.data, lr=lr)
         return {"model": inner.outputs.best}
 
-    step = outer(lr=1e-3).document["jobs"]["training"]
+    step = outer(lr=1e-3).document["jobs"]["inner"]
     component = step["component"]
     assert component["inputs"] == {"data": {"type": "uri_folder"}, "lr": {"type": "number"}}
     assert component["jobs"]["train"]["outputs"] == {"model": {"path": "${{parent.outputs.best}}"}}
@@ -162,7 +181,7 @@ def twice(prep: LoadedComponent, train: LoadedComponent) -> Any:
 
 
 def same_names(prep: LoadedComponent, train: LoadedComponent) -> None:
-    prep().name = prep().name
+    prep().name = prep().name = "same"
 
 
 WRONG: dict[str, Callable[[LoadedComponent, LoadedComponent], Any]] = {

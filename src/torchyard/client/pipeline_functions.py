@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, overload
 
 from torchyard.base.errors import InvalidInput, did_you_mean
@@ -98,9 +100,10 @@ class PipelineFunction:
         }
         token = running.set(scope)
         try:
-            returned = self._function(**arguments)
+            returned, variables = _called(self._function, arguments)
         finally:
             running.reset(token)
+        scope.name_steps(variables)
         outputs = self._outputs(scope, {} if returned is None else returned)
         bound = {(each._step.name, each.name): name for name, each in outputs.items()}
         parts = {
@@ -135,6 +138,25 @@ class PipelineFunction:
                     "return it once",
                 )
         return dict(returned)
+
+
+def _called(
+    function: Callable[..., Any], arguments: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """What a function returns, and what its variables hold then."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    variables: dict[str, Any] = {}
+
+    def see(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "return" and frame.f_code is code:
+            variables.update(frame.f_locals)
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        return function(**arguments), variables
+    finally:
+        sys.setprofile(before)
 
 
 def _kind(value: Any) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextvars
 import os
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ _KEYS = (
     "environment_variables", "identity", "is_deterministic", "limits", "properties",
     "queue_settings", "resources", "services", "tags", "torchyard",
 )  # fmt: skip
+# What bindings begin with.
+_RESERVED = ("inputs", "outputs", "jobs", "parent", "settings")
 _MAPPINGS = ("resources", "limits", "distribution", "environment_variables", "tags", "properties")
 
 
@@ -124,9 +126,9 @@ class _Ports(MutableMapping[str, Any]):
 class NewStep:
     """A step of a pipeline that is being built: what calling a component returns.
 
-    `name` is that of its component, with a number from the second on, until it is set. Its
-    `compute`, `resources`, `limits`, `environment_variables`, `distribution` and other keys of a
-    job can be set.
+    It is named after the variable that holds it at the end of the function, else after its
+    component, with a number from the second on; `name` sets another. Its `compute`, `resources`,
+    `limits`, `environment_variables`, `distribution` and other keys of a job can be set.
 
     Example::
 
@@ -142,6 +144,7 @@ class NewStep:
     def __init__(self, source: Source, scope: Scope, name: str) -> None:
         vars(self).update(
             name=name,
+            _is_named=False,
             _source=source,
             _scope=scope,
             _own={},
@@ -151,7 +154,7 @@ class NewStep:
 
     def __setattr__(self, key: str, value: Any) -> None:
         if key == "name":
-            vars(self)["name"] = value
+            vars(self).update(name=value, _is_named=True)
         elif key in ("inputs", "outputs"):
             for name, each in dict(value).items():
                 getattr(self, key)[name] = each
@@ -182,13 +185,7 @@ class Scope:
     steps: list[NewStep] = field(default_factory=list)
 
     def add(self, source: Source, args: tuple[Any, ...], values: Mapping[str, Any]) -> NewStep:
-        plain = re.sub(r"\W", "_", source.name, flags=re.ASCII) or "step"
-        base = f"step_{plain}" if plain[0].isdigit() else plain
-        taken, number, name = {step.name.lower() for step in self.steps}, 1, base
-        while name.lower() in taken:
-            number += 1
-            name = f"{base}_{number}"
-        step = NewStep(source, self, name)
+        step = NewStep(source, self, _free_name(source.name, self.steps))
         if len(args) > len(source.inputs):
             raise InvalidInput(
                 f"`{source.name}` takes {len(source.inputs)} "
@@ -199,6 +196,17 @@ class Scope:
             step.inputs[key] = value
         self.steps.append(step)
         return step
+
+    def name_steps(self, variables: Mapping[str, Any]) -> None:
+        """Name steps whose `name` was not set after the variables that hold them, as Azure does."""
+        unnamed = {id(step): step for step in self.steps if not step._is_named}
+        for variable, value in variables.items():
+            if id(value) in unnamed and variable not in _RESERVED and variable.strip("_"):
+                unnamed.pop(id(value)).name = variable
+        named = [step for step in self.steps if step._is_named]
+        for step in unnamed.values():
+            step.name = _free_name(step._source.name, named)
+            named.append(step)
 
     def jobs(self, bound: Mapping[tuple[str, str], str]) -> dict[str, Any]:
         """The steps' documents.
@@ -266,6 +274,16 @@ class Scope:
 
 
 running: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("pipeline", default=None)
+
+
+def _free_name(component: str, steps: Iterable[NewStep]) -> str:
+    plain = re.sub(r"\W", "_", component, flags=re.ASCII) or "step"
+    base = f"step_{plain}" if plain[0].isdigit() else plain
+    taken, number, name = {step.name.lower() for step in steps}, 1, base
+    while name.lower() in taken:
+        number += 1
+        name = f"{base}_{number}"
+    return name
 
 
 def add_step(source: Source, args: tuple[Any, ...], values: Mapping[str, Any]) -> NewStep:

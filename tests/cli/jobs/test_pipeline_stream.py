@@ -159,3 +159,16 @@ def test_a_step_that_is_not_there_is_told_with_the_nearest_one(
     assert answer.code == 2
     assert "error: --set jobs.trian.compute: there is no step `trian`" in answer.err
     assert "hint: did you mean `train`?" in answer.err
+
+
+def test_a_pipeline_component_is_shown_by_its_steps_and_updated(
+    server: ServedWorkspace, yard: Yard
+) -> None:
+    component = {"name": "both", "type": "pipeline", "jobs": PIPELINE["jobs"]}
+    Path("both.yml").write_text(yaml.safe_dump(component))
+    shown = yard("component", "create", "-f", "both.yml").text
+    assert re.search(r"^Type +pipeline$", shown, re.M)
+    assert re.search(r"^Steps +nap, prep, train$", shown, re.M)
+    assert re.search(r"^both +1 +pipeline ", yard("component", "list").text, re.M)
+    updated = yard("component", "update", "-f", "both.yml", "--description", "two of them")
+    assert updated.code == 0 and "two of them" in yard("component", "show", "-n", "both").text
