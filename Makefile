@@ -431,6 +431,7 @@ format: setup
 docs: setup
 	$(BIN)/python -m torchyard.jobs.spec.reference > docs/reference/job-file.md
 	$(BIN)/python -m torchyard.sweeps.spec.reference > docs/reference/sweep-file.md
+	$(BIN)/python -m torchyard.pipelines.spec.reference > docs/reference/pipeline-file.md
 	$(BIN)/python -m torchyard.endpoints.spec.reference > docs/reference/endpoint-file.md
 	$(BIN)/python -m torchyard.batch_endpoints.spec.reference > docs/reference/batch-endpoint-file.md
 	$(BIN)/python tools/schema_files.py

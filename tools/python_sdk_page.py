@@ -24,6 +24,7 @@ from torchyard.client import (
     experiments,
     jobs,
     models,
+    pipeline_steps,
     quotas,
     users,
     workspaces,
@@ -33,6 +34,7 @@ from torchyard.client.batch_endpoints import endpoints as batch_endpoints
 from torchyard.client.endpoints import online_deployments, online_endpoints, scoring
 from torchyard.client.images import exported_image
 from torchyard.client.interactive import instances
+from torchyard.client.pipelines import pipelines
 from torchyard.client.releases import verbs
 from torchyard.client.sweeps import sweeps
 from torchyard.client.trials import trials
@@ -46,6 +48,7 @@ Every name here that is not a method can be imported from `torchyard`, unless it
 _NOUNS = (
     ("jobs", jobs.Jobs, (jobs.Deletion, jobs.CodeFile, jobs.NodeReport)),
     ("sweeps", sweeps.Sweeps, (trials.SweepTrials, trials.Trial, trials.Rung)),
+    ("pipelines", pipelines.Pipelines, (pipelines.Step,)),
     ("models", models.Models, (models.Model,)),
     (
         "online_endpoints",
@@ -132,6 +135,10 @@ def _lines() -> Iterator[str]:
     yield from _function("command", torchyard.command)
     for name in ("Input", "Output", "CommandJob"):
         yield from _class(name, getattr(torchyard, name), level=3)
+    yield from _function("pipeline", torchyard.pipeline)
+    yield from _function("load_component", torchyard.load_component)
+    yield from _class("PipelineJob", torchyard.PipelineJob, level=3)
+    yield from _class("torchyard.client.pipeline_steps.NewStep", pipeline_steps.NewStep, level=3)
     yield "## A job\n"
     statuses = ", ".join(f"`{status}`" for status in get_args(torchyard.JobStatus))
     yield f"`JobStatus` is one of {statuses}.\n"

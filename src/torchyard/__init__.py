@@ -19,9 +19,12 @@ __version__ = "0.1.0"
 _MODULES = {
     "Client": "client.client",
     "CommandJob": "client.command_jobs",
-    "Input": "client.command_jobs",
-    "Output": "client.command_jobs",
+    "Input": "client.job_documents",
+    "Output": "client.job_documents",
     "command": "client.command_jobs",
+    "PipelineJob": "client.pipeline_functions",
+    "pipeline": "client.pipeline_functions",
+    "load_component": "client.pipeline_steps",
     "Job": "client.job",
     "JobError": "client.job",
     "JobFailed": "client.job",
@@ -93,6 +96,7 @@ __all__ = [
     "NotAuthenticated",
     "NotFound",
     "Output",
+    "PipelineJob",
     "Quota",
     "QuotaRequest",
     "RemoteFile",
@@ -106,6 +110,8 @@ __all__ = [
     "Workspace",
     "__version__",
     "command",
+    "load_component",
+    "pipeline",
 ]
 
 TYPE_CHECKING = False
@@ -126,12 +132,7 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from torchyard.client.client import Client
-    from torchyard.client.command_jobs import (
-        CommandJob,
-        Input,
-        Output,
-        command,
-    )
+    from torchyard.client.command_jobs import CommandJob, command
     from torchyard.client.components import Component
     from torchyard.client.computes import Compute
     from torchyard.client.data import DataAsset
@@ -146,9 +147,12 @@ if TYPE_CHECKING:
         JobSummary,
         Stage,
     )
+    from torchyard.client.job_documents import Input, Output
     from torchyard.client.job_history import ChartLine, MetricPoint, MetricSummary
     from torchyard.client.job_reader import RemoteFile
     from torchyard.client.models import Model
+    from torchyard.client.pipeline_functions import PipelineJob, pipeline
+    from torchyard.client.pipeline_steps import load_component
     from torchyard.client.quotas import Quota, QuotaRequest
     from torchyard.client.resources import Listing
     from torchyard.client.users import Identity, User

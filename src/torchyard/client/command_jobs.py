@@ -1,8 +1,7 @@
 """Build a command job in Python.
 
-Owns: `command()`, `Input`, `Output`, and the document they make; which of our words and Azure ML's
-mean the same.
-Leaves: what is valid to the server.
+Owns: `command()`, and the document that it makes; which of our words and Azure ML's mean the same.
+Leaves: inputs and outputs to job_documents.py, what is valid to the server.
 Always: `to_dict()` is what the same job's file would hold.
 """
 
@@ -10,68 +9,30 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from torchyard.base.errors import InvalidInput
+from torchyard.client.job_documents import (
+    Input,
+    JobDocument,
+    Literal,
+    Output,
+    as_json,
+    without_empty,
+)
 from torchyard.client.times import Duration, whole_seconds
 
-Literal = str | int | float | bool
+if TYPE_CHECKING:
+    from torchyard.client.pipeline_steps import NewStep
+
 # Azure ML's `command()` takes them, and its job files hold them under `resources`.
 _RESOURCES = ("instance_count", "instance_type", "shm_size")
 
 
-@dataclass(frozen=True)
-class Input:
-    """Data for a job.
-
-    Args:
-        path: a file or folder here, `azureml:<name>:<version>`, `azureml://…`, `https://…`.
-        type: uri_folder, uri_file, mltable, custom_model, mlflow_model.
-        mode: ro_mount, download, direct.
-
-    Example::
-
-        Input(type="uri_file", path="data/train.csv")
-    """
-
-    path: str | os.PathLike[str] = ""
-    type: str = "uri_folder"
-    mode: str = ""
-    default: Literal | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        body = {"type": self.type, "path": os.fspath(self.path), "mode": self.mode}
-        return _without_empty({**body, "default": self.default})
-
-
-@dataclass(frozen=True)
-class Output:
-    """A place for what a job makes.
-
-    Args:
-        path: `azureml://datastores/<datastore>/paths/<path>`; a default place when empty.
-        mode: rw_mount, upload, direct.
-        name: register it as this asset when the job has completed.
-
-    Example::
-
-        Output(type="uri_folder", name="digits-clean")
-    """
-
-    path: str = ""
-    type: str = "uri_folder"
-    mode: str = ""
-    name: str = ""
-    version: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return _without_empty(dict(vars(self)))
-
-
 @dataclass
-class CommandJob:
+class CommandJob(JobDocument):
     """A job that is not submitted yet; `document` is its job file.
 
     Example::
@@ -80,25 +41,11 @@ class CommandJob:
         job.inputs["lr"] = 0.01
     """
 
-    document: dict[str, Any] = field(default_factory=dict)
+    def __call__(self, **inputs: Any) -> NewStep:
+        """A step of the pipeline whose function is running; its other inputs stay as they are."""
+        from torchyard.client.pipeline_steps import add_step, of_command
 
-    @property
-    def inputs(self) -> MutableMapping[str, Any]:
-        """The job's inputs, which can be set: an `Input`, a text, a number or a boolean each."""
-        return _Bindings(self.document, "inputs")
-
-    @inputs.setter
-    def inputs(self, values: Mapping[str, Input | Literal | Mapping[str, Any]]) -> None:
-        self.document["inputs"] = {key: _plain(value) for key, value in values.items()}
-
-    @property
-    def outputs(self) -> MutableMapping[str, Any]:
-        """The job's named outputs, which can be set: an `Output` or a mapping each."""
-        return _Bindings(self.document, "outputs")
-
-    @outputs.setter
-    def outputs(self, values: Mapping[str, Output | Mapping[str, Any] | None]) -> None:
-        self.document["outputs"] = {key: _plain(value) or {} for key, value in values.items()}
+        return add_step(of_command(self), (), inputs)
 
     def sweep(
         self,
@@ -150,47 +97,6 @@ class CommandJob:
             )
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        return json.loads(json.dumps(self.document))  # type: ignore[no-any-return]
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        lines = "".join(
-            f"<tr><th style='text-align:left'>{escape(key)}</th>"
-            f"<td style='text-align:left'>{escape(_text(value))}</td></tr>"
-            for key, value in self.document.items()
-        )
-        return f"<table>{lines}</table>"
-
-
-class _Bindings(MutableMapping[str, Any]):
-    """`inputs` or `outputs` of a document, as the document holds them."""
-
-    def __init__(self, document: dict[str, Any], key: str) -> None:
-        self._document, self._key = document, key
-
-    def __getitem__(self, name: str) -> Any:
-        return self._document.get(self._key, {})[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        plain = _plain(value)
-        self._document.setdefault(self._key, {})[name] = (
-            {} if plain is None and self._key == "outputs" else plain
-        )
-
-    def __delitem__(self, name: str) -> None:
-        del self._document.get(self._key, {})[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._document.get(self._key, {}))
-
-    def __len__(self) -> int:
-        return len(self._document.get(self._key, {}))
-
-    def __repr__(self) -> str:
-        return repr(self._document.get(self._key, {}))
-
 
 def command(
     *,
@@ -240,15 +146,15 @@ def command(
         **{"type": "command", **names, **program, "tags": tags, **more},
         "code": None if code is None else os.fspath(code),
         "environment_variables": environment_variables,
-        "inputs": {key: _plain(value) for key, value in (inputs or {}).items()},
-        "outputs": {key: _plain(value) or {} for key, value in (outputs or {}).items()},
+        "inputs": {key: as_json(value) for key, value in (inputs or {}).items()},
+        "outputs": {key: as_json(value) or {} for key, value in (outputs or {}).items()},
         "resources": _resources(nodes, more),
         "distribution": _distribution(distribution, ranks_per_node),
         "limits": _limits(timeout, more),
         "properties": _properties(rehearse_on_cpu, more),
     }
     fields = {key: value for key, value in document.items() if key not in _RESOURCES}
-    return CommandJob(_without_empty(fields))
+    return CommandJob(without_empty(fields))
 
 
 def _resources(nodes: int | None, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +164,7 @@ def _resources(nodes: int | None, more: Mapping[str, Any]) -> dict[str, Any]:
     resources["instance_count"] = _same(
         "nodes", nodes, "instance_count", resources["instance_count"]
     )
-    return _without_empty(resources)
+    return without_empty(resources)
 
 
 def _distribution(
@@ -269,14 +175,14 @@ def _distribution(
     document[key] = _same("ranks_per_node", ranks_per_node, key, document.get(key))
     if document[key] is not None:
         document.setdefault("type", "PyTorch")
-    return _without_empty(document)
+    return without_empty(document)
 
 
 def _limits(timeout: Duration | None, more: Mapping[str, Any]) -> dict[str, Any]:
     limits = dict(more.get("limits") or {})
     seconds = None if timeout is None else whole_seconds(timeout, "timeout")
     limits["timeout"] = _same("timeout", seconds, "limits.timeout", limits.get("timeout"))
-    return _without_empty(limits)
+    return without_empty(limits)
 
 
 def _properties(rehearse_on_cpu: bool | None, more: Mapping[str, Any]) -> dict[str, str]:
@@ -284,7 +190,7 @@ def _properties(rehearse_on_cpu: bool | None, more: Mapping[str, Any]) -> dict[s
     properties = dict(more.get("properties") or {})
     value = None if rehearse_on_cpu is None else json.dumps(rehearse_on_cpu)
     properties[key] = _same("rehearse_on_cpu", value, f"properties.{key}", properties.get(key))
-    return _without_empty(properties)
+    return without_empty(properties)
 
 
 def _same(name: str, value: Any, other_name: str, other: Any) -> Any:
@@ -300,23 +206,3 @@ def _same(name: str, value: Any, other_name: str, other: Any) -> Any:
             at=(name,),
         )
     return other if value is None else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (Input, Output)):
-        return value.to_dict()
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Without None, empty texts and collections; 0 and False are kept."""
-    filled = {}
-    for key, value in body.items():
-        if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):
-            continue
-        filled[key] = value
-    return filled
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -12,15 +12,32 @@ from torchyard.client.assets import Asset, Assets, asset_fields
 from torchyard.client.resources import Json
 
 if TYPE_CHECKING:
+    from torchyard.client.pipeline_steps import NewStep
     from torchyard.client.snapshots.upload import Progress
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Component(Asset):
-    """One version of a step of pipelines; `raw` holds its whole document."""
+    """One version of a step of pipelines; `raw` holds its whole document.
+
+    Example::
+
+        train = client.components.get("train")
+
+        @pipeline
+        def digits():
+            train(lr=0.1)
+    """
 
     display_name: str
     command: str
+
+    def __call__(self, *args: Any, **inputs: Any) -> NewStep:
+        """A step of the pipeline whose function is running."""
+        from torchyard.client.pipeline_steps import add_step, of_component
+
+        reference = f"azureml:{self.name}:{self.version}"
+        return add_step(of_component(self.raw, reference, self.name), args, inputs)
 
 
 class Components(Assets[Component]):

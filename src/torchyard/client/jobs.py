@@ -28,9 +28,9 @@ from torchyard.client.resources import Json, Listing, Resource
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from torchyard.client.command_jobs import CommandJob
     from torchyard.client.interactive.job_services import JobService
     from torchyard.client.interactive.shells import RunningShell, ShellOptions
+    from torchyard.client.job_documents import JobDocument
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.snapshots import Snapshots
     from torchyard.client.snapshots.upload import Progress
@@ -125,7 +125,7 @@ class Jobs(JobReader):
 
     def create(
         self,
-        document: Mapping[str, Any] | CommandJob,
+        document: Mapping[str, Any] | JobDocument,
         folder: Path | None = None,
         *,
         name: str = "",
@@ -137,7 +137,7 @@ class Jobs(JobReader):
         `was_submitted` is False.
 
         Args:
-            document: what `command()` built, or a job file's mapping.
+            document: what `command()` or a `@pipeline` built, or a job file's mapping.
             folder: what local paths are relative to; the current one when None.
             name: the job's name when the document has none.
             progress: called as files are uploaded.
@@ -183,7 +183,7 @@ class Jobs(JobReader):
         return self.get(name).stream(rank, timeout_s=timeout_s, out=out)
 
     def validate(
-        self, document: Mapping[str, Any] | CommandJob, folder: Path | None = None
+        self, document: Mapping[str, Any] | JobDocument, folder: Path | None = None
     ) -> Strings:
         """Find what is wrong with a job, and upload nothing; returns the notices it would get.
 
@@ -262,7 +262,7 @@ class Jobs(JobReader):
 
         Args:
             parent_job_name: only the children of this job.
-            type: `command`, `sweep`, or `run` for runs logged outside of a job.
+            type: `command`, `sweep`, `pipeline`, or `run` for runs logged outside of a job.
             tags: each with its value, or None for any value.
             text: part of the name, the display name or the description, in any case.
             created_after, created_before: times without a zone are in this machine's.
@@ -560,13 +560,14 @@ def _tags(tags: Mapping[str, str | None]) -> Strings:
     return [key if value is None else f"{key}={value}" for key, value in tags.items()]
 
 
-def _document(document: Mapping[str, Any] | CommandJob) -> dict[str, Any]:
+def _document(document: Mapping[str, Any] | JobDocument) -> dict[str, Any]:
     if isinstance(document, Mapping):
         return dict(document)
     to_dict = getattr(document, "to_dict", None)
     if to_dict is None:
         raise InvalidInput(
-            f"a job is a mapping or what `command()` returns, not {type(document).__name__}",
+            "a job is a mapping, or what `command()` or a pipeline returns, not "
+            f"{type(document).__name__}",
             'write `client.jobs.create(command(command="python train.py", …))`',
         )
     body: dict[str, Any] = to_dict()

@@ -22,8 +22,11 @@ from torchyard.base.terminal_text import ColouredBytes, plain
 from torchyard.client.streams import Frame
 from torchyard.client.times import duration, seconds_between
 
-# A sweep's own log counts as the output of its only rank.
-_RANK_LOG = re.compile(r"^(?:user_logs/std_log(?:_process_(\d+))?|azureml-logs/hyperdrive)\.txt\Z")
+# The own log of a sweep or a pipeline counts as the output of its only rank.
+_RANK_LOG = re.compile(
+    r"^(?:user_logs/std_log(?:_process_(\d+))?|azureml-logs/hyperdrive"
+    r"|logs/azureml/executionlogs)\.txt\Z"
+)
 _SAID_STATUSES = {
     "CancelRequested": "Cancel requested: the job is ending",
     "NotResponding": "Not responding: no sign of life from a node, waiting for it",

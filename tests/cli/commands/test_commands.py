@@ -65,7 +65,7 @@ def test_create_uploads_what_is_missing_and_posts(server: ServedWorkspace, yard:
     before = len(server.requests)
     assert yard(*arguments).code == 0
     assert [path.rsplit("/", 1)[-1] for _, path in server.requests[before:]] == [
-        "validate", "snapshots", "snapshots", "snapshots", "jobs",
+        "validate", "snapshots", "snapshots", "jobs",
     ]  # fmt: skip
 
 

@@ -118,7 +118,7 @@ DOCUMENTS = {
     ),
     "tags of a wrong type": (b"command: x\nenvironment: python\ntags: nice\n", "3:1:"),
     "unknown type of job": (b"type: comand\ncommand: x\n", "1:1:"),
-    "another type of job": (b"type: pipeline\ncommand: x\n", "1:1:"),
+    "another type of job": (b"type: automl\ncommand: x\n", "1:1:"),
     "unknown type of input": (
         b"command: x\nenvironment: python\ninputs:\n"
         b"  a: {type: uri_flie, path: 'https://e.org/x'}\n", "4:7:",

@@ -15,7 +15,7 @@ from torchyard.batch_endpoints.spec.endpoint_spec import BatchEndpointFile
 from torchyard.batch_endpoints.spec.invocation import InvocationFile
 from torchyard.cli.parsing import documents
 from torchyard.client.snapshots import job_files
-from torchyard.components import documents as components
+from torchyard.components.documents import CommandComponentFile
 from torchyard.endpoints.spec.deployment_spec import CodeFile, ModelFile, OnlineDeploymentFile
 from torchyard.endpoints.spec.endpoint_spec import OnlineEndpointFile
 from torchyard.jobs.spec.job_spec import JobFile
@@ -88,7 +88,11 @@ def string_fields() -> Iterator[str]:
     yield from ("trial.environment_variables.x", "settings.environment_variables.x")
     yield from ("inputs.version.path", "outputs.name.name", "resources.docker_args.0")
     yield from (f"inputs.x.{key}" for key in ("description", "mode"))
-    yield from (key for key in components.KEYS if key in ("display_name", "command", "code"))
+    yield from (
+        key
+        for key in models.keys(CommandComponentFile)
+        if key in ("display_name", "command", "code")
+    )
 
 
 def read(folder: Path, text: str) -> dict[str, Any]:

@@ -88,6 +88,8 @@ def show_one(session: Session, asset: Asset) -> None:
     shown = dict(asset.raw)
     if isinstance(files, list):
         shown["files"] = [file["path"] if isinstance(file, dict) else file for file in files]
+    if isinstance(steps := shown.pop("jobs", None), dict):
+        shown["steps"] = list(steps)
     tables.one(session.form, asset.raw, lambda: tables.fields(tables.titled(shown)))
 
 

@@ -35,7 +35,7 @@ verbs.add_without_files(
         noun="component",
         attribute="components",
         word="component",
-        types="command",
+        types="command, pipeline",
         example="train",
         path_example="",
         columns=_COLUMNS,
@@ -53,7 +53,7 @@ verbs.add_without_files(
 @common
 @filed("component")
 def create(session: Session, document: Document, tags: tuple[str, ...], **options: Any) -> None:
-    """Register a version of a component, a step of pipelines.
+    """Register a version of a component: a step of pipelines, or a pipeline of steps.
 
     Example: yard component create -f train.yml
     """
@@ -76,7 +76,7 @@ def update(session: Session, document: Document, tags: tuple[str, ...], **option
     """
     document.fill({**options, "tags": tagged(tags)})
     name = document.value.get("name")
-    if not isinstance(name, str) or "command" not in document.value:
+    if not isinstance(name, str) or not {"command", "jobs"} & set(document.value):
         raise InvalidInput("a component is changed by its file", "give it with `-f FILE`")
     version = str(document.value.get("version") or "latest")
     document.fill({"version": session.client().components.get(name, version).version})

@@ -45,7 +45,7 @@ _ASKED_FOR = ("metrics", "params", "inputs")
     "--type",
     default=None,
     metavar="TYPE",
-    help="List only jobs of this type, as command or sweep; a run was logged outside of a job.",
+    help="List only jobs of this type: command, sweep, pipeline; a run was logged outside a job.",
 )
 @click.option(
     "--tag",

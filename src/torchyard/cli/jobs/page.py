@@ -18,6 +18,11 @@ def page(job: Mapping[str, Any]) -> str:
     """The page of one job."""
     nodes, processes = job.get("node_count") or 1, job.get("processes_per_node") or 1
     ranks = f"{nodes} {plural('node', nodes)} of {processes} {plural('process', processes)}"
+    running = (
+        ("Compute", f"{job.get('compute') or 'local'}, {ranks}"),
+        ("Priority", _priority(job)),
+    )
+    is_pipeline = job.get("type") == "pipeline"  # its steps say where they run
     took = tables.since(job.get("started_at"), job.get("ended_at"), job.get("duration_s"))
     exit_code = job.get("exit_code")
     parts = [
@@ -28,8 +33,8 @@ def page(job: Mapping[str, Any]) -> str:
                 ("Status", tables.status(job["status"])),
                 ("Waiting for", job.get("waiting")),
                 ("Experiment", job.get("experiment_name")),
-                ("Compute", f"{job.get('compute') or 'local'}, {ranks}"),
-                ("Priority", _priority(job)),
+                ("Part of", plain(job.get("parent") or "")),
+                *(() if is_pipeline else running),
                 ("Created", f"{tables.moment(job.get('created_at'))} by {job.get('owner')}"),
                 ("Took", took),
                 ("Exit code", str(exit_code) if exit_code is not None else ""),

@@ -1,7 +1,7 @@
 """Print a job's stream.
 
 Owns: the first and last lines, as Azure ML prints them, and how to come back.
-Leaves: the lines between to client/printing.py.
+Leaves: the lines between to client/printing.py, the steps of a pipeline to pipeline_page.py.
 Always: the ranks' bytes go to stdout, everything about the job to stderr.
 """
 
@@ -16,7 +16,7 @@ import click
 
 from torchyard.base.settings import terminal_type
 from torchyard.base.terminal_text import plain
-from torchyard.cli.jobs import causes, page
+from torchyard.cli.jobs import causes, page, pipeline_page
 from torchyard.cli.terminal import tables
 from torchyard.cli.terminal.live_area import LiveArea
 from torchyard.client.client import Client
@@ -40,15 +40,28 @@ def stream(
         click.echo(text, err=True)
 
     end_line = _end_line if _share_output() else None
-    printer = Printer(bytes_of(sys.stdout), say, rank, end_line, _live_area(), cleans=cleans)
+    live = _live_area()
     say(f"RunId: {name}\n")
+    if live is not None and client.jobs.get(name).type == "pipeline":
+        job = pipeline_page.follow(client, name)
+        say(f"\n{_summary(client, job)}")
+        return job
+    printer = Printer(bytes_of(sys.stdout), say, rank, end_line, live, cleans=cleans)
     frames = client.jobs.follow(name, on_lost=printer.lost)
     job = print_frames(frames, printer)
     if rank is not None and rank not in printer.seen_ranks:
         seen = ", ".join(str(number) for number in sorted(printer.seen_ranks)) or "none"
         printer.line(f"Rank {rank} wrote nothing; ranks that did: {seen}")
-    say(f"\n{summary(job)}")
+    say(f"\n{_summary(client, job)}")
     return job
+
+
+def _summary(client: Client, job: Mapping[str, Any]) -> str:
+    text = summary(job)
+    if job.get("type") != "pipeline" or job["status"] != "Failed":
+        return text
+    why = pipeline_page.failure(client, client.pipelines.steps(job["name"]).raw)
+    return f"{text}\n\n{why}" if why else text
 
 
 def _share_output() -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from torchyard.base import assignments
 from torchyard.base.assignments import At
 from torchyard.base.documents import yaml_files
-from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
+from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError, did_you_mean
 
 _ASSIGNMENT = re.compile(r"""((?:"[^"]*"|[^"=])*)(=)(.*)\Z""", re.DOTALL)
 
@@ -91,12 +91,24 @@ class Document:
             raise InvalidInput(
                 f"`--set {assignment}` is not an assignment", "write `--set a.b=value`"
             )
+        self._check_step(at, path)
         value = yaml_files.value_or_text(text, at, self._type_around(at))
         assignments.assign(self.value, at, value, f"--set {path}")
         for below in [key_path for key_path in self.places if key_path[: len(at)] == at]:
             del self.places[below]
         for length in range(1, len(at) + 1):
             self.places.setdefault(at[:length], f"--set {path}")
+
+    def _check_step(self, at: At, path: str) -> None:
+        """Of a pipeline, a value is set of a step that is there, or one is begun."""
+        steps = self.value.get("jobs")
+        is_below = len(at) > 2 and at[0] == "jobs" and at[2] not in ("component", "command", "type")
+        if is_below and isinstance(steps, dict) and at[1] not in steps:
+            raise InvalidInput(
+                f"--set {path}: there is no step `{at[1]}`",
+                did_you_mean(str(at[1]), list(steps)),
+                at=at,
+            )
 
     def _type_around(self, at: At) -> str:
         around: Any = self.value

@@ -192,7 +192,9 @@ def _last_job(session: Session) -> str:
     client = session.client()
     user = client.users.me().user
     for job in client.jobs.list(max_results=_LAST_AMONG):
-        if job.owner == user:
+        # Steps and trials are jobs that nobody submitted.
+        is_made = job.parent is not None and job.name.startswith(f"{job.parent}_")
+        if job.owner == user and not is_made:
             return job.name
     raise NotFound(
         f"`{LAST}` is your newest job, and workspace `{client.workspace}` has none of yours",

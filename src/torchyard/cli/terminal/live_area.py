@@ -84,16 +84,33 @@ def redraw(
             with suppress(Unreachable):  # The jobs keep running without the server.
                 text, is_last = page()
                 if is_last or sys.stdout.isatty():
-                    if drawn:
-                        click.echo(f"\x1b[{drawn}F\x1b[J", nl=False)
-                    click.echo(coloured(text), color=colour)
-                    drawn = text.count("\n") + 1
+                    drawn = draw(text, drawn, colour)
                 if is_last:
                     return True
             time.sleep(every_s)
     except KeyboardInterrupt:
         click.echo("", err=True)
         return False
+
+
+def draw(text: str, drawn: int, colour: bool | None = None) -> int:
+    """Print `text` in place of the last `drawn` lines, and return how many lines it has.
+
+    Each line is replaced by its successor before what is left of it is cleared, so that no screen
+    is ever empty between.
+    """
+    lines = coloured(text).split("\n")
+    if not drawn:
+        click.echo("\n".join(lines), color=colour)
+        return len(lines)
+    context = click.get_current_context(silent=True)
+    if colour is None and context is not None:
+        colour = context.color
+    if colour is False:
+        lines = [click.unstyle(line) for line in lines]
+    body = "".join(f"{line}\x1b[K\n" for line in lines)
+    click.echo(f"\x1b[{drawn}F{body}\x1b[J", nl=False, color=True)
+    return len(lines)
 
 
 def _fit(text: str, columns: int) -> str:
