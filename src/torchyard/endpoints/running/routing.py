@@ -3,7 +3,8 @@
 Owns: what the router is told of endpoints, deployments and instances; where it keeps what it
 collects.
 Leaves: the table's form to router/table.py.
-Always: only instances that are ready, or that end in peace, are in it; keys are in it as hashes.
+Always: only instances that are ready, or that end in peace, are in it, and only those of the
+revision that answers get new requests; keys are in it as hashes.
 """
 
 from __future__ import annotations
@@ -70,8 +71,14 @@ def deployment_row(
         collected: the folder of its collections.
         by_script: the scoring script collects what is not `request` or `response`.
     """
+    answers = deployment.served_revision or deployment.revision
     rows = [
-        InstanceRow(each.id, each.host, each.port, each.state is InstanceState.DRAINING)
+        InstanceRow(
+            each.id,
+            each.host,
+            each.port,
+            each.state is InstanceState.DRAINING or each.revision != answers,
+        )
         for each in instances
         if each.state in _IN_TABLE and each.host
     ]

@@ -8,6 +8,7 @@ either is alone.
 
 from __future__ import annotations
 
+import atexit
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         backend = "nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, rank=process_set.rank, world_size=process_set.size)
         _began = True
+        # As Horovod's own: threads of the group that outlive the interpreter abort the process.
+        atexit.register(shutdown)
     _place = process_set
 
 
