@@ -18,11 +18,13 @@ from torchyard.jobs.records.types import Job, JobError
 from torchyard.jobs.requests import parents
 from torchyard.jobs.services import RecordServices, Services
 from torchyard.pipelines.records import step_store
-from torchyard.pipelines.records.step_store import Outcome, StepRow
+from torchyard.pipelines.records.step_store import TYPE, Outcome, StepRow
 from torchyard.pipelines.reuse import explaining
 from torchyard.pipelines.reuse.explaining import Explanation
 from torchyard.pipelines.running import creation, news
 from torchyard.workspaces.types import Identity
+
+__all__ = ["JOBS", "TYPE", "PipelineJobs", "ShownStep", "explain", "retry", "steps"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def explain(services: Services, job: Job) -> list[Explanation]:
     Raises:
         InvalidSpec: a job of another type.
     """
-    if job.type == step_store.TYPE:
+    if job.type == TYPE:
         return explaining.pipeline(services, job, [each.row for each in steps(services, job)])
     return [explaining.command(services, job)]
 

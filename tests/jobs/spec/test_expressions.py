@@ -17,6 +17,7 @@ from torchyard.batch_endpoints.spec import endpoint_spec as batch_endpoint_spec
 from torchyard.batch_endpoints.spec import invocation
 from torchyard.components import documents as components
 from torchyard.data import kinds
+from torchyard.data.documents import AssetFile
 from torchyard.endpoints.spec import deployment_spec, endpoint_spec
 from torchyard.environments import assets as environments
 from torchyard.jobs.spec import job_spec
@@ -28,6 +29,10 @@ Steps = tuple[str | int, ...]
 WRITTEN = ["${{inputs.a}}", "x ${{ anything }} y", "${{inputs.a", "$[[ --x ]]", "${inputs.a}"]
 SHOWN = ("$schema", "description", "display_name", "tags.x", "properties.x")
 
+# What decides what a component is.
+COMPONENT_KEYS = [
+    key for key in models.keys(components.CommandComponentFile) if key not in models.keys(AssetFile)
+]
 JOB: dict[str, Any] = {
     "command": "python train.py ${{inputs.a}}",
     "environment": "python",
@@ -103,7 +108,7 @@ KINDS: dict[str, tuple[Callable[[Any], object], Mapping[str, Any], list[str], li
             "outputs": {"x": {"type": "uri_folder"}},
         },
         [
-            *(key for key in components.KEYS if key != "type"),
+            *(key for key in COMPONENT_KEYS if key != "type"),
             *("environment_variables.x", "inputs.a.default", "outputs.x.path"),
             *("environment.image", "tags.x", "inputs.shown.description", "services"),
         ],

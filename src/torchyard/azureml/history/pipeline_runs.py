@@ -16,8 +16,7 @@ from torchyard.azureml.arm.pipeline_resources import ANONYMOUS_COMPONENT
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import RecordServices
 from torchyard.pipelines import actions
-from torchyard.pipelines.actions import ShownStep
-from torchyard.pipelines.records.step_store import TYPE
+from torchyard.pipelines.actions import TYPE, ShownStep
 
 _MODULE = "azureml.moduleName"
 

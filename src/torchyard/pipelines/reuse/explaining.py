@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torchyard.base.errors import TorchyardError
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.packages import lock
-from torchyard.jobs.records import store
+from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import COMMAND, Job, parse_job
 from torchyard.jobs.requests import job_queries
 from torchyard.jobs.services import Services
@@ -154,6 +154,5 @@ def command(services: Services, job: Job) -> Explanation:
 
 def _recipe_of(services: Services, job: Job) -> Recipe:
     spec = parse_job(job).spec
-    with services.db.read() as connection:
-        environment = store.environment_hash_of(connection, job.id)
+    environment = jobs.environment_hash(services.db, job)
     return recipes.of_job(services, job.workspace, spec, environment)
