@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torchyard.azureml.arm.pipeline_documents import KIND
 from torchyard.azureml.arm.pipeline_resources import ANONYMOUS_COMPONENT
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import RecordServices
 from torchyard.pipelines import actions
-from torchyard.pipelines.actions import TYPE, ShownStep
+from torchyard.pipelines.actions import ShownStep
 
 _MODULE = "azureml.moduleName"
 
 
 def modules(services: RecordServices, job: Job | None) -> dict[str, str]:
     """The property of each step, by the step's job; none for a job that is no pipeline."""
-    if job is None or job.type != TYPE:
+    if job is None or job.type != KIND:
         return {}
     return {step.row.child_name: _module(step) for step in actions.steps(services, job)}
 
