@@ -12,7 +12,7 @@ from torchyard.base.clock import to_text
 from torchyard.base.db import Database
 from torchyard.base.dependencies import BlobsOf, ClockOf, DatabaseOf
 from torchyard.base.errors import InvalidSpec
-from torchyard.components import actions
+from torchyard.components import actions, documents
 from torchyard.components.types import Component
 from torchyard.data.deletion import add_archive_routes
 from torchyard.workspaces.guarded_routes import GuardedRoute, Person, needs
@@ -36,6 +36,7 @@ def create(
     document: Annotated[Any, Body()],
 ) -> dict[str, Any]:
     mapping = fields.mapping(document, "the component's document")
+    documents.check_type(mapping.get("type"))
     _code_exists(blobs, mapping.get("code"))
     component, _ = actions.register(db, clock, workspace, mapping, identity.user)
     return to_json(component)

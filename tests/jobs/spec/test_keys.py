@@ -85,8 +85,8 @@ ACCEPTED_VALUES = [
     if key.value
     and key.support != "refused"
     and not key.path.startswith("environment.")
-    # Another package reads them.
-    and (key.path, key.value) != ("type", "sweep")
+    # Other packages read them.
+    and (key.path, key.value) not in (("type", "sweep"), ("type", "pipeline"))
 ]
 
 

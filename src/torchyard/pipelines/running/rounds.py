@@ -32,6 +32,7 @@ STEP_FAILED, ENDED = "step_failed", "pipeline_ended"
 LOG = "logs/azureml/executionlogs.txt"
 # So that news of those that run are not left waiting.
 _MOST_AT_ONCE = 50
+_ARTIFACTS = "artifacts"
 _OUTCOMES = {
     Status.COMPLETED: Outcome.COMPLETED,
     Status.FAILED: Outcome.FAILED,
@@ -281,8 +282,15 @@ def _reuse(services: Services, state: _State, step: StepRow) -> bool:
 def _made_at(services: FileServices, state: _State, step: str, output: str) -> str:
     """Where what a step has made lies."""
     child = jobs.get(services, state.job.workspace, state.by_name[step].child_name)
+    if output == _ARTIFACTS and not _names_output(child, output):
+        # As in Azure, where an output of that name is what the job wrote to ./outputs.
+        return f"azureml://jobs/{child.name}/outputs/{_ARTIFACTS}"
     place = outputs.destinations(child)[output]
     return place.uri
+
+
+def _names_output(job: Job, output: str) -> bool:
+    return f"outputs.{output}" in str(job.document.get("command"))
 
 
 def _finish(services: FileServices, state: _State) -> bool:

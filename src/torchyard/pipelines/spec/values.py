@@ -8,11 +8,11 @@ Which types fit, as Azure has it: only what would certainly fail is refused.
 
 * A literal fits a literal type that its text is of (`1` is a number, `true` a boolean, everything
   a string), within `enum`, `min` and `max`; data never fits a literal, nor a literal data.
-* Of data, a file (`uri_file`, `onnx_model`) does not fit a folder (`uri_folder`, `mltable`,
-  `mlflow_model`, `triton_model`), nor a folder a file. All else fits: `custom_model` and `path`
-  may be either, and whether a folder is a table or a model shows when it is read.
-* An input becomes of the type that its component declares; `uri_folder` and `uri_file` give way to
-  a model or a table that is bound to them, as that is the same files by their right name.
+* Of what steps make, a file (`uri_file`, `onnx_model`) does not fit a folder (`uri_folder`,
+  `mltable`, `mlflow_model`, `triton_model`), nor a folder a file. All else fits: `custom_model` and
+  `path` may be either, and whether a folder is a table or a model shows when it is read.
+* Data is of the type that is written with it, whatever the component declares; an input is of the
+  type that its component declares where nothing is written.
 * An output is of the type that its component declares, unless the step or the pipeline calls it by
   a type that fits and says more, so that it is registered as that.
 """
@@ -81,8 +81,8 @@ def is_optional(port: Port) -> bool:
 def input_type(port: Port, value: Data | Output) -> str:
     """What an input of a step is, that may be declared and has this value."""
     declared = str(port.get("type") or "")
-    says_more = isinstance(value, Data) and declared in _PLAIN and value.type not in _PLAIN
-    kind = value.type if says_more or declared in ("", "path") else declared
+    is_said = isinstance(value, Data) and value.type
+    kind = value.type if is_said or declared in ("", "path") else declared
     return "uri_file" if kind == ONNX_TYPE else kind or "uri_folder"
 
 
@@ -122,7 +122,7 @@ def check_fits(value: Value, port: Port, subject: str, source: str, at: At) -> N
         return
     if wanted in LITERALS:
         raise _unfit(bound, "is data", f"is of type `{wanted}`", at)
-    if not _fits(value.type, wanted):
+    if isinstance(value, Output) and not _fits(value.type, wanted):
         raise _unfit(bound, f"is of type `{value.type}`", f"is of type `{wanted}`", at)
 
 
