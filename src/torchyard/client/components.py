@@ -24,6 +24,7 @@ class Component(Asset):
 
         train = client.components.get("train")
 
+
         @pipeline
         def digits():
             train(lr=0.1)

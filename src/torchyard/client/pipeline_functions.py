@@ -197,11 +197,13 @@ def pipeline(function: Callable[..., Any] | None = None, /, **keys: Any) -> Any:
 
         prep, train = load_component("prep.yml"), load_component("train.yml")
 
+
         @pipeline(compute="local")
         def digits(lr=0.1):
             prepared = prep(rows=100)
             trained = train(data=prepared.outputs.data, lr=lr)
             return {"model": trained.outputs.model}
+
 
         job = client.jobs.create(digits(lr=0.2))
     """
