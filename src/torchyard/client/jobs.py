@@ -146,6 +146,43 @@ class Jobs(JobReader):
             InvalidInput: the document is wrong; `at` says where.
             Conflict: another job has this name.
         """
+        return self._send(self._path, document, folder, name, progress)
+
+    def retry(
+        self,
+        name: str,
+        document: Mapping[str, Any] | JobDocument | None = None,
+        folder: Path | None = None,
+        *,
+        new_name: str = "",
+        progress: Progress | None = None,
+    ) -> Job:
+        """Submit a pipeline that has ended again: steps that had completed are kept.
+
+        Args:
+            document: the pipeline, mended; its own as it was when None.
+            folder: what local paths are relative to; the current one when None.
+            new_name: the new pipeline's name when the document has none.
+            progress: called as files are uploaded.
+
+        Raises:
+            Conflict: it has not ended, or another job has the name.
+            InvalidInput: the document is wrong, or the job is no pipeline.
+        """
+        path = f"{self._path.removesuffix('/jobs')}/pipelines/{quote(name, safe='')}/retry"
+        if document is not None:
+            return self._send(path, document, folder, new_name, progress)
+        query = f"?new_name={quote(new_name, safe='')}" if new_name else ""
+        return self._job(self._transport.post(f"{path}{query}"))
+
+    def _send(
+        self,
+        path: str,
+        document: Mapping[str, Any] | JobDocument,
+        folder: Path | None,
+        name: str,
+        progress: Progress | None,
+    ) -> Job:
         body = _document(document)
         if name:
             body["name"] = name
@@ -157,7 +194,7 @@ class Jobs(JobReader):
             if files.paths or files.clones:
                 self._check(files.document)
             sent = self._snapshots.send_job_files(ready, progress)
-            return self._job(self._transport.post(self._path, sent))
+            return self._job(self._transport.post(path, sent))
 
     def get(self, name: str) -> Job:
         """One job.

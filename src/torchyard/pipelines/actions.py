@@ -64,12 +64,12 @@ def explain(services: Services, job: Job) -> list[Explanation]:
 
 
 def retry(
-    services: Services, pipeline: Job, document: Mapping[str, Any] | None, identity: Identity
+    services: Services, pipeline: Job, document: Mapping[str, Any], identity: Identity
 ) -> tuple[Job, bool]:
     """A new pipeline that keeps what had completed in this one.
 
     Args:
-        document: in place of the pipeline's own, as one whose failed step was mended.
+        document: the pipeline's own without its name, or one whose failed step was mended.
 
     Raises:
         Conflict: the pipeline has not ended.
@@ -86,8 +86,7 @@ def retry(
         for name, each in kept.items()
         if each.row.outcome is Outcome.COMPLETED and each.job and not each.job.deleted
     }
-    body = dict(pipeline.document if document is None else document)
-    return creation.create(services, pipeline.workspace, body, identity, there)
+    return creation.create(services, pipeline.workspace, document, identity, there)
 
 
 class PipelineJobs:

@@ -65,6 +65,15 @@ def test_a_comma_in_a_pattern_is_the_patterns_own() -> None:
     assert policy.patterns == [r"a,\/b"]
 
 
+@pytest.mark.parametrize("document", [None, 1.5, "command", [], True])
+def test_what_is_no_mapping_has_no_rest(document: Any) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        job_spec.read(document)
+    with pytest.raises(InvalidSpec) as again:
+        job_spec.read_rest(document, refused.value)
+    assert again.value is refused.value
+
+
 def test_of_many_unknown_keys_a_few_are_told_at_once() -> None:
     document = {str(number): 1 for number in range(20_000)}
 

@@ -111,7 +111,7 @@ def test_a_retry_keeps_what_completed_also_twice(lab: PipelineLab) -> None:
     jobs = {"a": source("a"), "b": taking("b", "a"), "c": taking("c", "b"), "d": taking("d", "c")}
     lab.create(jobs)
     with pytest.raises(Conflict):
-        actions.retry(lab.services, lab.pipeline, None, support.ME)
+        actions.retry(lab.services, lab.pipeline, lab.pipeline.document, support.ME)
     for name in ("a", "b"):
         lab.round()
         lab.complete(name)
@@ -150,7 +150,7 @@ def test_of_a_fan_out_only_what_failed_runs_again(lab: PipelineLab) -> None:
     for name in lab.running():
         lab.fail(name) if name == "item3" else lab.complete(name)
     lab.run()
-    retried, _ = actions.retry(lab.services, lab.pipeline, None, support.ME)
+    retried, _ = actions.retry(lab.services, lab.pipeline, lab.pipeline.document, support.ME)
     lab.name = retried.name
     lab.round()
     assert lab.running() == ["item3"]

@@ -67,6 +67,17 @@ def one(port: Any, value: Any, **inputs: Any) -> dict[str, Any]:
             {"path": "${{parent.inputs.data}}", "mode": "download"},
             {"type": "uri_folder", "path": URL, "mode": "download"},
         ),
+        # What is written with the data counts, as at run time in Azure.
+        (
+            {"type": "uri_folder"},
+            {"type": "uri_file", "path": URL},
+            {"type": "uri_file", "path": URL},
+        ),
+        (
+            {"type": "uri_file"},
+            "${{parent.inputs.data}}",
+            {"type": "uri_folder", "path": URL, "mode": "direct"},
+        ),
         (
             {"type": "uri_file"},
             "${{parent.inputs.untyped}}",
@@ -101,9 +112,6 @@ def test_a_value_that_fits(lab: PipelineLab, port: Any, value: Any, read: Any) -
         ({"type": "uri_folder"}, 5, "x", "type_mismatch"),
         ({"type": "uri_folder"}, {"value": "text"}, "x", "type_mismatch"),
         ({"type": "uri_folder"}, "text", "x", "invalid_input"),
-        ({"type": "uri_file"}, {"type": "uri_folder", "path": URL}, "x", "type_mismatch"),
-        ({"type": "mltable"}, {"type": "uri_file", "path": URL}, "x", "type_mismatch"),
-        ({"type": "uri_file"}, "${{parent.inputs.data}}", "x", "type_mismatch"),
         ({"type": "string"}, "${{parent.inputs.data}}", "x", "type_mismatch"),
         ({"type": "uri_folder"}, "${{parent.inputs.n}}", "x", "type_mismatch"),
         ({"type": "integer"}, [1], "x", "invalid_spec"),

@@ -20,6 +20,7 @@ from torchyard.base.terminal_text import ColouredBytes
 from torchyard.cli.jobs import (
     comparison,
     deletion,
+    explanations,
     lists,
     metrics,
     shell,
@@ -472,6 +473,52 @@ def clone(
     return 0
 
 
+@group.command("retry")
+@name_argument("job", "jobs")
+@click.option(
+    "--from-failed",
+    is_flag=True,
+    required=True,
+    help="Keep the steps that had completed, and run the others.",
+)
+@click.option("-f", "--file", default="", metavar="FILE", help="The pipeline's file, mended.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help=f"Change a key of the file; {_NAMES}",
+)
+@click.option(
+    "--new-name",
+    default="",
+    metavar="NAME",
+    help="Name of the new pipeline. Default: the file's, or a generated one.",
+)
+@click.option("-s", "--stream", "streamed", is_flag=True, help="Follow it until it ends.")
+@common
+def retry(
+    session: Session,
+    name: str,
+    from_failed: bool,
+    file: str,
+    assignments: tuple[str, ...],
+    new_name: str,
+    streamed: bool,
+) -> int:
+    """Submit a pipeline that has ended again, without the steps that had completed.
+
+    Example: yard job retry -n nightly --from-failed -f pipeline.yml --stream
+    """
+    from torchyard.cli.jobs import creation as job_creation
+
+    job = job_creation.retry(session, name, file, assignments, new_name)
+    if streamed:
+        return _stream(session, job.name, None)
+    _print(session, job)
+    return 0
+
+
 group.add_command(lists.list_jobs)
 group.add_command(metrics.metrics)
 group.add_command(top.top)
@@ -479,6 +526,7 @@ group.add_command(sweeps.sweep)
 group.add_command(sweeps.trials)
 group.add_command(sweeps.sweep_extend)
 group.add_command(comparison.compare)
+group.add_command(explanations.explain)
 group.add_command(deletion.delete)
 group.add_command(shell.shell)
 group.add_command(show_services.show_services)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from torchyard.base.errors import TorchyardError, Unreachable
+from torchyard.base.errors import InvalidInput, TorchyardError, Unreachable
 from torchyard.cli.parsing.documents import Document
 from torchyard.cli.parsing.options import Session, document_from, warn
 from torchyard.cli.terminal import progress, tables
@@ -88,6 +88,29 @@ def validate(session: Session, files: list[str], assignments: tuple[str, ...]) -
         [("FILE", lambda row: row["file"]), ("VALID", lambda row: row["valid"])],
     )
     return 0 if all(row["valid"] for row in rows) else 2
+
+
+def retry(
+    session: Session, name: str, file: str, assignments: tuple[str, ...], new_name: str
+) -> Job:
+    """Submit a pipeline again that has ended, from its file where there is one.
+
+    Raises:
+        InvalidInput: keys are to be set, and there is no file.
+    """
+    client = session.client()
+    if not file:
+        if assignments:
+            raise InvalidInput("`--set` changes a file", "name it with `-f FILE`")
+        return client.jobs.retry(name, new_name=new_name)
+    document = document_from(file, assignments)
+    try:
+        with progress.uploading() as sent:
+            return client.jobs.retry(
+                name, document.value, document.folder, new_name=new_name, progress=sent
+            )
+    except TorchyardError as error:
+        raise document.locate(error) from error.__cause__
 
 
 def clone(session: Session, name: str, new_name: str | None, assignments: tuple[str, ...]) -> Job:

@@ -408,7 +408,7 @@ def read(document: Any) -> JobSpec:
     )
 
 
-def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[JobSpec, frozenset[str]]:
+def read_rest(document: Any, fault: InvalidSpec) -> tuple[JobSpec, frozenset[str]]:
     """The job without the keys that are wrong, for what else there is to say of it, and those keys.
 
     Args:
@@ -417,6 +417,8 @@ def read_rest(document: Mapping[str, Any], fault: InvalidSpec) -> tuple[JobSpec,
     Raises:
         InvalidSpec: the fault, where nothing can be said of the rest.
     """
+    if not isinstance(document, Mapping):
+        raise fault
     wrong: set[str] = set()
     known = {key: document[key] for key in keys(JobFile) if key in document}
     error = fault

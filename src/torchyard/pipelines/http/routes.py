@@ -103,12 +103,16 @@ def retry(
     name: str,
     identity: Person,
     document: Annotated[Any, Body()] = None,
+    new_name: str = "",
 ) -> answer_types.Job:
     """A new pipeline that keeps what had completed in an ended one; a body is its document in place
     of the old one's.
     """
-    body = None if document is None else fields.mapping(document, "the pipeline")
-    job, _ = actions.retry(services, jobs.get(services, workspace, name), body, identity)
+    pipeline = jobs.get(services, workspace, name)
+    body = dict(pipeline.document if document is None else fields.mapping(document, "the pipeline"))
+    if new_name:
+        body["name"] = new_name
+    job, _ = actions.retry(services, pipeline, body, identity)
     return job_json(services, job)
 
 
