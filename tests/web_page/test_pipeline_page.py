@@ -1,4 +1,4 @@
-"""The page of a pipeline: its graph by pointer and by keys, a step, the table, the saved picture."""
+"""The page of a pipeline: its graph by pointer and by keys, a step, the table, the saved file."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ def test_keys_move_between_steps_and_open_them(page: Any) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     page.get_by_role("region", name="Step report").wait_for()
+    assert page.evaluate("document.querySelectorAll('.is-keyed .graph-cursor').length") == 1
     page.keyboard.press("Escape")
     page.get_by_role("region", name="Step report").wait_for(state="detached")
     assert "step=" not in page.url

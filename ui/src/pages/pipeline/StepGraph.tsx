@@ -21,6 +21,8 @@ import { type Area, begun, fitted, moved, READABLE, showing, type View, zoomed }
 
 const NARROW = 640;
 const [LEAST_HEIGHT, MOST_HEIGHT] = [220, 560];
+/** On a phone the page must still scroll beside it. */
+const MOST_HEIGHT_NARROW = 420;
 const CLICK_PX = 4;
 const ZOOM = 1.25;
 /** How much wider than the letters that `cut` counts with. */
@@ -41,8 +43,9 @@ export function StepGraph({ name, steps, selected, onSelect }: Props) {
   const shape = steps.map((step) => [step.name, ...Object.values(step.takes).map((taken) => taken.step)].join("\t")).join("\n");
   const layout = useMemo(() => layoutOf(steps.map((step) => ({ name: step.name, after: Object.values(step.takes).map((taken) => taken.step ?? "") })), direction), [shape, direction]);
   // As high as all of it needs at the width that there is, within limits.
-  const first = width ? fitted(layout, { width, height: MOST_HEIGHT }, READABLE).scale : 1;
-  const height = Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, Math.ceil(layout.height * first)));
+  const most = direction === "down" ? MOST_HEIGHT_NARROW : MOST_HEIGHT;
+  const first = width ? fitted(layout, { width, height: most }, READABLE).scale : 1;
+  const height = Math.min(most, Math.max(LEAST_HEIGHT, Math.ceil(layout.height * first)));
   const area: Area = { width: width || NARROW, height };
   const [chosen, setView] = useState<{ layout: Layout; view: View } | null>(null);
   const start = layout.boxes[0] ? begun(layout, area, layout.boxes[0]) : fitted(layout, area);
@@ -54,7 +57,9 @@ export function StepGraph({ name, steps, selected, onSelect }: Props) {
     return next.x === now.x && next.y === now.y && next.scale === now.scale ? before : { layout, view: next };
   }), [layout, area.width, area.height]);
   const all = fitted(layout, area).scale;
+  const isWhole = layout.width * view.scale <= area.width && layout.height * view.scale <= area.height;
   const [cursor, setCursor] = useState("");
+  const [isKeyed, setKeyed] = useState(false);
   const current = layout.boxes.some((box) => box.name === cursor) ? cursor : selected || layout.boxes[0]?.name || "";
 
   const show = (step: string): void => {
@@ -93,7 +98,8 @@ export function StepGraph({ name, steps, selected, onSelect }: Props) {
     onSelect(step);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.key === "Tab") return;
+    setKeyed(true);
     const next = nextBox(layout, current, event.key);
     if (next) {
       setCursor(next);
@@ -107,6 +113,11 @@ export function StepGraph({ name, steps, selected, onSelect }: Props) {
     event.preventDefault();
     event.stopPropagation();
   };
+  const onFocus = (): void => {
+    if (!frame.current?.matches(":focus-visible")) return;
+    setKeyed(true);
+    show(current);
+  };
   const said = steps.find((step) => step.name === current);
   return (
     <Panel flush title="Graph" aside={<>
@@ -117,8 +128,8 @@ export function StepGraph({ name, steps, selected, onSelect }: Props) {
       <Button icon="download" title="Save the graph as SVG" onClick={() => { if (drawing.current) save(toSvg(drawing.current, layout, `Graph of ${name}`), `${name}.svg`); }}>SVG</Button>
     </>}>
       <div
-        ref={frame} class="graph-frame" style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label="Graph of the steps" aria-describedby="graph-keys"
-        onClick={onClick} onKeyDown={onKeyDown} onFocus={() => { if (frame.current?.matches(":focus-visible")) show(current); }} {...pointers}
+        ref={frame} class={`graph-frame${isKeyed ? " is-keyed" : ""}${isWhole ? " is-whole" : ""}`} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label="Graph of the steps" aria-describedby="graph-keys"
+        onClick={onClick} onKeyDown={onKeyDown} onFocus={onFocus} onPointerDownCapture={() => setKeyed(false)} {...pointers}
       >
         <svg ref={drawing} class="graph-drawing" width="100%" height="100%" role="img" aria-label={`Graph of ${sayProgress(steps)}. The table holds the same.`}>
           <g transform={`translate(${view.x} ${view.y}) scale(${view.scale})`}>
@@ -210,6 +221,11 @@ function usePointers(frame: preact.RefObject<HTMLDivElement | null>, move: (dx: 
   const onPointerMove = (event: PointerEvent): void => {
     const before = current.down.get(event.pointerId);
     if (!before) return;
+    if (!event.buttons) {
+      // It was let go elsewhere.
+      current.down.delete(event.pointerId);
+      return;
+    }
     const [dx, dy] = [event.clientX - before.x, event.clientY - before.y];
     const isDrag = current.travel > CLICK_PX;
     current.travel += Math.hypot(dx, dy);

@@ -71,7 +71,7 @@ export function takersOf(name: string, steps: readonly Step[]): string[] {
   return steps.filter((step) => Object.values(step.takes).some((taken) => taken.step === name)).map((step) => step.name);
 }
 
-/** A reused step's times are those of the run that made it. */
+/** Its time goes on. */
 export function isRunning(step: Step): boolean {
   return !!step.status && !ENDED.has(step.status) && !!step.started_at;
 }

@@ -1,12 +1,12 @@
 /** What part of a drawing is shown, and how large.
  *
  * Owns: numbers only. Leaves: wheel, pointers and keys to StepGraph.tsx.
- * Always: some of the drawing stays in sight, and its letters never grow beyond their own size twice.
+ * Always: some of the drawing stays in sight, and its letters never grow beyond twice their size.
  */
 export interface View { x: number; y: number; scale: number }
 export interface Area { width: number; height: number }
 
-const [LEAST, MOST] = [0.1, 2];
+const [LEAST, MOST] = [0.02, 2];
 /** Smaller letters can't be read: a drawing that doesn't fit is first shown from its beginning. */
 export const READABLE = 0.8;
 const IN_SIGHT = 60;
@@ -35,9 +35,9 @@ export function begun(drawing: Area, frame: Area, box: Area & { x: number; y: nu
   };
 }
 
-/** Larger or smaller around a point of the frame. */
+/** Larger or smaller around a point of the frame; no smaller than `least`, or than it is. */
 export function zoomed(view: View, factor: number, at: { x: number; y: number }, least = LEAST): View {
-  const scale = Math.min(MOST, Math.max(Math.min(least, LEAST, view.scale), view.scale * factor));
+  const scale = Math.min(MOST, Math.max(Math.min(least, view.scale), view.scale * factor));
   const ratio = scale / view.scale;
   return { x: at.x - (at.x - view.x) * ratio, y: at.y - (at.y - view.y) * ratio, scale };
 }
