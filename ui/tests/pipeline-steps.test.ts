@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { isDrawn, ordered, sayProgress, sayStep, stateOf, type Step } from "../src/pages/pipeline/steps";
-import { begun, fitted, moved, showing, zoomed } from "../src/pages/pipeline/view";
+import { begun, firstScale, fitted, moved, showing, zoomed } from "../src/pages/pipeline/view";
 
 const step = (name: string, more: Partial<Step> = {}): Step =>
   ({ number: 0, name, component: "", outcome: "", reason: "", takes: {}, job: "", reused_from: "", status: "", started_at: null, ended_at: null, duration_s: null, ...more });
@@ -40,6 +40,7 @@ const frame = { width: 1000, height: 500 };
 it("a drawing that fits is in the middle, a larger one begins at its first step", () => {
   expect(fitted({ width: 400, height: 200 }, frame)).toEqual({ x: 300, y: 150, scale: 1 });
   expect(fitted({ width: 4000, height: 200 }, frame).scale).toBe(0.25);
+  expect([1000, 1600, 4000].map((width) => firstScale({ width, height: 200 }, frame))).toEqual([1, 0.625, 0.8]);
   const box = { x: 16, y: 900, width: 188, height: 52 };
   const view = begun({ width: 4000, height: 2000 }, frame, box);
   expect(view.x).toBe(0);

@@ -17,7 +17,7 @@ import { cut } from "../compare/plotting";
 import { type Box, BOX_HEIGHT, layoutOf, type Layout, nextBox } from "./layout";
 import { toSvg } from "./picture";
 import { isRunning, sayProgress, sayStep, stateOf, type Step } from "./steps";
-import { type Area, begun, fitted, moved, READABLE, showing, type View, zoomed } from "./view";
+import { type Area, begun, firstScale, fitted, moved, showing, type View, zoomed } from "./view";
 
 const NARROW = 640;
 const [LEAST_HEIGHT, MOST_HEIGHT] = [220, 560];
@@ -44,7 +44,7 @@ export function StepGraph({ name, steps, selected, onSelect }: Props) {
   const layout = useMemo(() => layoutOf(steps.map((step) => ({ name: step.name, after: Object.values(step.takes).map((taken) => taken.step ?? "") })), direction), [shape, direction]);
   // As high as all of it needs at the width that there is, within limits.
   const most = direction === "down" ? MOST_HEIGHT_NARROW : MOST_HEIGHT;
-  const first = width ? fitted(layout, { width, height: most }, READABLE).scale : 1;
+  const first = width ? firstScale(layout, { width, height: most }) : 1;
   const height = Math.min(most, Math.max(LEAST_HEIGHT, Math.ceil(layout.height * first)));
   const area: Area = { width: width || NARROW, height };
   const [chosen, setView] = useState<{ layout: Layout; view: View } | null>(null);

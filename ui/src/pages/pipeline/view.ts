@@ -7,8 +7,10 @@ export interface View { x: number; y: number; scale: number }
 export interface Area { width: number; height: number }
 
 const [LEAST, MOST] = [0.02, 2];
-/** Smaller letters can't be read: a drawing that doesn't fit is first shown from its beginning. */
-export const READABLE = 0.8;
+/** All of a drawing is shown first where it need not be smaller than `SMALL`; else as much of it as
+ * there is room for at `READABLE`.
+ */
+const [SMALL, READABLE] = [0.6, 0.8];
 const IN_SIGHT = 60;
 /** Less than the margin of a drawing. */
 const SIGHT_GAP = 8;
@@ -21,9 +23,15 @@ export function fitted(drawing: Area, frame: Area, least = LEAST): View {
   return { x: start(drawing.width, frame.width), y: start(drawing.height, frame.height), scale };
 }
 
+/** How large a drawing is at first. */
+export function firstScale(drawing: Area, frame: Area): number {
+  const { scale } = fitted(drawing, frame);
+  return scale >= SMALL ? scale : READABLE;
+}
+
 /** What is shown first: all of it, or as much around `box` as can be read. */
 export function begun(drawing: Area, frame: Area, box: Area & { x: number; y: number }): View {
-  const view = fitted(drawing, frame, READABLE);
+  const view = fitted(drawing, frame, firstScale(drawing, frame));
   const around = (start: number, size: number, whole: number, room: number, fits: number): number => {
     if (whole * view.scale <= room) return fits;
     return Math.min(0, Math.max(room - whole * view.scale, room / 2 - (start + size / 2) * view.scale));
