@@ -53,8 +53,8 @@ class Watched:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Names of jobs that have ended: two that learned, one that failed, one that is hostile, and
-    two sweeps, one of them by ASHA.
+    """Names of jobs that have ended: two that learned, one that failed, one that is hostile, two
+    sweeps, one of them by ASHA, and a pipeline that reused a step of `first_pipeline`.
     """
 
     done: str = "quick-0-5"
@@ -63,6 +63,8 @@ class Jobs:
     hostile: str = "hostile"
     sweep: str = "search"
     asha: str = "rungs"
+    first_pipeline: str = "digits-1"
+    pipeline: str = "digits-2"
 
 
 def until(page: Any, condition: str, limit_s: float = WAIT_MS / 1000) -> bool:

@@ -63,6 +63,10 @@ def jobs(yard: Yard, folder: Path, endpoint: str, batch_job: str) -> Jobs:
     sample_jobs.submit(yard, folder, sample_jobs.hostile(names.hostile))
     sample_jobs.submit(yard, folder, sample_jobs.sweep(names.sweep))
     sample_jobs.submit(yard, folder, sample_jobs.asha(names.asha))
+    sample_jobs.submit(yard, folder, sample_jobs.pipeline(names.first_pipeline))
+    yard.completed(names.first_pipeline)
+    sample_jobs.submit(yard, folder, sample_jobs.pipeline(names.pipeline, "cubes"))
+    yard.completed(names.pipeline)
     yard.completed(names.done)
     yard.completed(names.slower)
     for name in (names.failed, names.hostile):

@@ -20,6 +20,9 @@ PAGES = {
     "sweep": ("/jobs/{sweep}", "text=4 of 4 trials"),
     "sweep-rungs": ("/jobs/{asha}", "text=Interval 4"),
     "sweep-overview": ("/jobs/{sweep}?tab=overview", "text=Search space"),
+    "pipeline": ("/jobs/{pipeline}", "text=/5 steps: 5 completed/"),
+    "pipeline-step": ("/jobs/{pipeline}?step=features", "text=Why it ran"),
+    "pipeline-overview": ("/jobs/{pipeline}?tab=overview", "role=heading[name='Outputs']"),
     "job-environment": ("/jobs/{done}?tab=environment", "text=python:1"),
     "job-environment-files": (
         "/jobs/{done}?tab=environment&part=files",

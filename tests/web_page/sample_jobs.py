@@ -24,7 +24,7 @@ def submit(yard: Yard, folder: Path, document: dict[str, Any]) -> str:
 
 
 def _with_scripts(document: dict[str, Any]) -> dict[str, Any]:
-    if "trial" in document:
+    if "trial" in document or "jobs" in document:
         return document
     return {"environment": "python", "code": str(SCRIPTS), **document}
 
@@ -96,6 +96,37 @@ def asha(name: str) -> dict[str, Any]:
                 "max_intervals": 8,
                 "reduction_factor": 2,
             }
+        },
+    }
+
+
+def pipeline(name: str, features: str = "squares") -> dict[str, Any]:
+    """Five steps; of two such pipelines the second reuses `prepare`, and more where `features` is
+    the same.
+    """
+
+    def step(text: str, *takes: str) -> dict[str, Any]:
+        inputs = {each: f"${{{{parent.jobs.{each}.outputs.data}}}}" for each in takes}
+        read = "".join(f" ${{{{inputs.{each}}}}}/made.txt" for each in takes)
+        return {
+            "command": f"cat{read or ' /dev/null'} > ${{{{outputs.data}}}}/made.txt"
+            f" && echo {text} >> ${{{{outputs.data}}}}/made.txt",
+            "environment": "python",
+            "inputs": inputs,
+            "outputs": {"data": {"type": "uri_folder"}},
+        }
+
+    return {
+        "name": name,
+        "type": "pipeline",
+        "display_name": f"digits from {features}",
+        "experiment_name": "digits",
+        "jobs": {
+            "prepare": step("rows"),
+            "features": step(features, "prepare"),
+            "baseline": step("mean", "features"),
+            "train": step("weights", "features"),
+            "report": step("table", "baseline", "train"),
         },
     }
 

@@ -49,6 +49,8 @@ def jobs(yard: Yard, folder: Path, endpoint: str) -> Iterator[Jobs]:
         sample_jobs.learning(names.done, 0.5),
         sample_jobs.sweep(names.sweep),
         sample_jobs.asha(names.asha),
+        sample_jobs.pipeline(names.first_pipeline),
+        sample_jobs.pipeline(names.pipeline, "cubes"),
     ):
         sample_jobs.submit(yard, folder, document)
         yard.wait(document["name"])

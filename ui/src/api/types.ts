@@ -2008,6 +2008,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workspaces/{workspace}/explanations/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Explain
+         * @description Why a job ran: of a pipeline, each step reused or run, with what differs from before; of a
+         *     command job, what differs from the last one of its experiment.
+         */
+        get: operations["explain_v1_workspaces__workspace__explanations__name__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/workspaces/{workspace}/instances": {
         parameters: {
             query?: never;
@@ -3315,6 +3336,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workspaces/{workspace}/pipelines/{name}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retry
+         * @description A new pipeline that keeps what had completed in an ended one; a body is its document in place
+         *     of the old one's.
+         */
+        post: operations["retry_v1_workspaces__workspace__pipelines__name__retry_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workspaces/{workspace}/pipelines/{name}/steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Steps
+         * @description The pipeline's steps, in the order in which they can run.
+         */
+        get: operations["list_steps_v1_workspaces__workspace__pipelines__name__steps_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/workspaces/{workspace}/quota-requests": {
         parameters: {
             query?: never;
@@ -4060,6 +4122,13 @@ export interface components {
             /** Value */
             value: components["schemas"]["Experiment"][];
         };
+        /** Explanations */
+        Explanations: {
+            /** Name */
+            name: string;
+            /** Value */
+            value: components["schemas"]["StepExplanation"][];
+        };
         /**
          * FileDiff
          * @description `hunks` of changed lines, none of a binary file; `whole` unless only heads were compared.
@@ -4459,6 +4528,15 @@ export interface components {
             /** Issuer */
             issuer: string;
         };
+        /** OneDifference */
+        OneDifference: {
+            /** Name */
+            name: string;
+            /** Text */
+            text: string;
+            /** What */
+            what: string;
+        };
         /** OpenedShell */
         OpenedShell: {
             /** Id */
@@ -4519,6 +4597,52 @@ export interface components {
             node_hours: number;
             /** Owner */
             owner: string;
+        };
+        /**
+         * PipelineStep
+         * @description `takes` has the step and the output that each such input is. `outcome` is empty while the
+         *     step waits; `job` is empty before there is one.
+         */
+        PipelineStep: {
+            /** Component */
+            component: string;
+            /** Duration S */
+            duration_s: number | null;
+            /** Ended At */
+            ended_at: string | null;
+            /** Job */
+            job: string;
+            /** Name */
+            name: string;
+            /** Number */
+            number: number;
+            /** Outcome */
+            outcome: string;
+            /** Reason */
+            reason: string;
+            /** Reused From */
+            reused_from: string;
+            /** Started At */
+            started_at: string | null;
+            /** Status */
+            status: string;
+            /** Takes */
+            takes: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+        };
+        /**
+         * PipelineSteps
+         * @description A pipeline's steps, in the order in which they can run.
+         */
+        PipelineSteps: {
+            /** Name */
+            name: string;
+            status: components["schemas"]["Status"];
+            /** Steps */
+            steps: components["schemas"]["PipelineStep"][];
         };
         /**
          * Preview
@@ -4709,6 +4833,24 @@ export interface components {
          * @enum {string}
          */
         Status: "NotStarted" | "Preparing" | "Queued" | "Provisioning" | "Starting" | "Running" | "NotResponding" | "Finalizing" | "CancelRequested" | "Completed" | "Failed" | "Canceled";
+        /**
+         * StepExplanation
+         * @description `other` is the job that it was made by, or that it is compared with.
+         */
+        StepExplanation: {
+            /** Differences */
+            differences: components["schemas"]["OneDifference"][];
+            /** Is Reused */
+            is_reused: boolean;
+            /** Job */
+            job: string;
+            /** Other */
+            other: string;
+            /** Reasons */
+            reasons: string[];
+            /** Step */
+            step: string;
+        };
         /**
          * SubmittedJob
          * @description `submitted` is false where the same job was there already.
@@ -9553,6 +9695,38 @@ export interface operations {
             };
         };
     };
+    explain_v1_workspaces__workspace__explanations__name__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanations"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     list_instances_v1_workspaces__workspace__instances_get: {
         parameters: {
             query?: never;
@@ -12586,6 +12760,74 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["User"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    retry_v1_workspaces__workspace__pipelines__name__retry_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_steps_v1_workspaces__workspace__pipelines__name__steps_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PipelineSteps"];
                 };
             };
             /** @description Validation Error */

@@ -21,7 +21,8 @@ export function JobActions({ job, onChange }: { job: Job; onChange: () => void }
   const [ask, setAsk] = useState<Ask>(null);
   const isOver = ENDED.has(job.status);
   const isCommand = job.type === "command";
-  const isSweep = job.type === "sweep";
+  /** Of jobs of its own: trials or steps. */
+  const parts = { sweep: "trials", pipeline: "steps" }[job.type];
   const post = async (verb: string, done: string, query = {}): Promise<void> => {
     await attempt(send("POST", api(workspace, ["jobs", job.name, verb], query)), done);
     onChange();
@@ -31,15 +32,15 @@ export function JobActions({ job, onChange }: { job: Job; onChange: () => void }
     if (made) navigate(jobHref(workspace, made.name));
   };
   const compare = <Button icon="compare" href={href(workspace, "compare", [], { job: [job.name, job.properties["torchyard.cloned_from"] ?? ""].filter(Boolean) })}>Compare</Button>;
-  if (!mayWrite(person)) return isSweep ? null : compare;
+  if (!mayWrite(person)) return parts ? null : compare;
   return (
     <>
       {!isOver && job.status !== "CancelRequested" && <Button icon="stop" kind="danger" onClick={() => setAsk("cancel")}>Cancel</Button>}
-      {!isOver && job.status === "CancelRequested" && <Button icon="stop" kind="danger" onClick={() => void post("cancel", "Its ranks end at once", { now: "true" })}>End at once</Button>}
+      {!isOver && job.status === "CancelRequested" && <Button icon="stop" kind="danger" onClick={() => void post("cancel", `Its ${parts ?? "ranks"} end at once`, { now: "true" })}>End at once</Button>}
       {isCommand && isOver && <Button icon="retry" onClick={() => void retry()}>Retry</Button>}
       {isCommand && <Button icon="clone" onClick={() => setAsk("clone")}>Clone</Button>}
-      {!isSweep && compare}
-      {!isSweep && job.status === "Completed" && <Button icon="models" onClick={() => setAsk("register")}>Register model</Button>}
+      {!parts && compare}
+      {!parts && job.status === "Completed" && <Button icon="models" onClick={() => setAsk("register")}>Register model</Button>}
       {isOver && (
         <Menu icon="more" label="More">
           {(close) => (
@@ -51,7 +52,7 @@ export function JobActions({ job, onChange }: { job: Job; onChange: () => void }
       )}
       {ask === "cancel" && (
         <Confirm title="Cancel this job?" action="Cancel the job" onClose={() => setAsk(null)} onConfirm={() => void post("cancel", "Canceling")}>
-          <p>{isSweep ? "Its trials" : "Its ranks"} get a moment to end. What {isSweep ? "they" : "it"} wrote is kept.</p>
+          <p>Its {parts ?? "ranks"} get a moment to end. What {parts ? "they" : "it"} wrote is kept.</p>
         </Confirm>
       )}
       {ask === "clone" && <CloneDialog job={job} onClose={() => setAsk(null)} />}

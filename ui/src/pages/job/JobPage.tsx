@@ -21,6 +21,7 @@ import { MetricsTab } from "./MetricsTab";
 import { Overview } from "./Overview";
 import { ResourcesTab } from "./ResourcesTab";
 import { Stages } from "./Stages";
+import { StepsTab } from "../pipeline/StepsTab";
 import { TrialsTab } from "../sweep/TrialsTab";
 
 const TABS = [
@@ -29,7 +30,14 @@ const TABS = [
 ] as const;
 /** A sweep runs no script itself: code, environment and metrics are its trials'. */
 const SWEEP_TABS = [["trials", "Trials"], ["overview", "Overview"], ["logs", "Logs"], ["files", "Files"]] as const;
-type TabId = (typeof TABS | typeof SWEEP_TABS)[number][0];
+/** Nor does a pipeline. */
+const PIPELINE_TABS = [["steps", "Steps"], ["overview", "Overview"], ["logs", "Logs"], ["files", "Files"]] as const;
+type TabId = (typeof TABS | typeof SWEEP_TABS | typeof PIPELINE_TABS)[number][0];
+
+function tabsOf(job: Job): readonly (readonly [TabId, string])[] {
+  if (job.type === "pipeline") return PIPELINE_TABS;
+  return job.type === "sweep" ? SWEEP_TABS : TABS;
+}
 
 export default function JobPage({ names }: { names: string[] }) {
   const workspace = useWorkspace();
@@ -45,7 +53,7 @@ export default function JobPage({ names }: { names: string[] }) {
   useFollow([name]);
 
   if (!job) return error ? <ErrorNote error={error} /> : <Loading label="Loading the job" />;
-  const tabs: readonly (readonly [TabId, string])[] = job.type === "sweep" ? SWEEP_TABS : TABS;
+  const tabs = tabsOf(job);
   const first = tabs[0]?.[0] ?? "overview";
   const chosen = tabs.find(([id]) => id === query.get("tab"))?.[0] ?? first;
   const metrics = Object.keys(job.metrics).length;
@@ -64,11 +72,11 @@ export default function JobPage({ names }: { names: string[] }) {
       />
       <Failure job={job} brief={chosen !== first} />
       <Waiting job={job} />
-      {job.type !== "sweep" && <Stages job={job} />}
+      {job.type !== "sweep" && job.type !== "pipeline" && <Stages job={job} />}
       <Tabs
         label="Parts of the job" chosen={chosen}
         tabs={tabs.map(([id, label]) => ({ id, label, note: notes[id] }))}
-        onChoose={(tab) => setQuery({ tab: tab === first ? null : tab, path: null, output: null, part: null, filter: null, format: null }, false)}
+        onChoose={(tab) => setQuery({ tab: tab === first ? null : tab, path: null, output: null, part: null, filter: null, format: null, step: null }, false)}
       />
       <TabPanel id={chosen}><Part tab={chosen} job={job} /></TabPanel>
     </>
@@ -77,6 +85,7 @@ export default function JobPage({ names }: { names: string[] }) {
 
 function Part({ tab, job }: { tab: TabId; job: Job }) {
   switch (tab) {
+    case "steps": return <StepsTab job={job} />;
     case "trials": return <TrialsTab job={job} />;
     case "metrics": return <MetricsTab job={job} />;
     case "logs": return <LogsTab job={job} />;

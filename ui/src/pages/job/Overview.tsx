@@ -30,16 +30,16 @@ export function Overview({ job: asked }: { job: Job }) {
           <div class="metric-grid">
             {groups.map((group) => <MetricChart key={group.title} title={group.title} sources={sourcesOf(job, group)} axis={PLAIN} sync={job.name} height={180} />)}
           </div>
-        ) : job.type === "sweep" ? <Panel title="Search space"><Values of={job.spec.search_space ?? {}} /></Panel> : <Panel title="Metrics"><NoMetrics job={job} /></Panel>}
+        ) : job.type === "sweep" ? <Panel title="Search space"><Values of={job.spec.search_space ?? {}} /></Panel> : job.type === "pipeline" ? <Panel title="Outputs"><Values of={literals(job.spec.outputs)} empty="No outputs" /></Panel> : <Panel title="Metrics"><NoMetrics job={job} /></Panel>}
         {keys.length > 0 && <Panel title="Last values"><Figures of={job.metrics} /></Panel>}
         {job.notices.length > 0 && (
           <Panel title="Notices">
             <ul class="notices">{job.notices.map((notice, at) => <li key={at}><Icon name="info" size={14} /><span>{notice}</span></li>)}</ul>
           </Panel>
         )}
-        <Panel title="Command" aside={<Copy text={String(job.spec.command ?? "")} label="Copy the command" />}>
+        {job.type !== "pipeline" && <Panel title="Command" aside={<Copy text={String(job.spec.command ?? "")} label="Copy the command" />}>
           <pre class="code-block" tabIndex={0}>{String(job.spec.command ?? "This run was started outside of torchyard's jobs.")}</pre>
-        </Panel>
+        </Panel>}
       </div>
       <div class="overview-side">
         <About job={job} />
@@ -94,7 +94,7 @@ function About({ job }: { job: Job }) {
         ["Owner", <a href={href(workspace, "jobs", [], { owner: job.owner })}>{job.owner}</a>],
         ["Created", <Ago at={job.created_at} />],
         ["Compute", job.compute && <a href={href(workspace, "computes", [job.compute])}>{job.compute}</a>],
-        ["Size", `${job.node_count} ${job.node_count === 1 ? "node" : "nodes"}, ${ranks} ${ranks === 1 ? "rank" : "ranks"}`],
+        ["Size", job.type !== "pipeline" && `${job.node_count} ${job.node_count === 1 ? "node" : "nodes"}, ${ranks} ${ranks === 1 ? "rank" : "ranks"}`],
         ["Instance type", typeof resources.instance_type === "string" && resources.instance_type],
         ["Memory", typeof resources.memory_bytes === "number" && bytes(resources.memory_bytes)],
         ["Environment", job.spec.environment !== undefined && <EnvironmentName job={job} />],

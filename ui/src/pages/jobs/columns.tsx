@@ -1,7 +1,7 @@
 /** The columns of the list of jobs: the job itself, then what the person chose. */
 import { sparkline } from "../../charts/series";
 import type { ChartData, JobRow } from "../../api/model";
-import { StatusBadge } from "../../components/Badge";
+import { Badge, StatusBadge } from "../../components/Badge";
 import { Ago, Duration } from "../../components/Duration";
 import type { Column } from "../../components/Table";
 import { href, jobHref } from "../../lib/address";
@@ -10,6 +10,8 @@ import { splitColumn } from "./listState";
 
 const SPARK_WIDTH = 64;
 const SPARK_HEIGHT = 20;
+/** Types whose work is done by jobs of their own. */
+const PARENTS: Readonly<Record<string, string>> = { sweep: "Sweep", pipeline: "Pipeline" };
 
 export function jobColumns(workspace: string, chosen: readonly string[], sparks: ReadonlyMap<string, ChartData>): Column<JobRow>[] {
   const first = chosen.find((name) => name.startsWith("metrics."));
@@ -30,6 +32,7 @@ function Name({ workspace, row }: { workspace: string; row: JobRow }) {
     <span class="job-name">
       <span class="job-title">
         <a class="job-link" href={jobHref(workspace, row.name)}>{row.display_name || row.name}</a>
+        {row.type in PARENTS && <Badge tone="grey">{PARENTS[row.type]}</Badge>}
         {row.display_name !== row.name && <span class="job-id mono">{row.name}</span>}
         {Object.entries(row.tags).slice(0, 2).map(([key, value]) => (
           <a key={key} class="tag" href={href(workspace, "jobs", [], { tag: value ? `${key}=${value}` : key })}>{value ? `${key}: ${value}` : key}</a>
