@@ -203,6 +203,7 @@ OPENED: dict[str, dict[str, int]] = {
         "jobs/files/scratch.py": 3,
     },
     "by shared/beneath.py's descriptors, or a copy of the server's own": {
+        "pipelines/reuse/contents.py": 1,
         "data/folders.py": 2,
         "data/remote.py": 4,
         "data/web.py": 1,

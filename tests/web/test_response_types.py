@@ -45,10 +45,21 @@ SWEEP = {
 }
 
 
+STEPS = {
+    "type": "pipeline",
+    "name": "steps",
+    "jobs": {
+        "first": {**JOB, "outputs": {"data": None}},
+        "second": {**JOB, "inputs": {"data": "${{parent.jobs.first.outputs.data}}"}},
+    },
+}
+
+
 def _fill(site: Served) -> None:
     """A job that waits, a sweep, a job with all that one can have, and a quota."""
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": "waits"})
     site.ok("home", "POST", f"{HERE}/jobs", SWEEP)
+    site.ok("home", "POST", f"{HERE}/jobs", STEPS)
     code = f"snapshot:{_snapshot(site)}"
     document = {**JOB, "name": "one", "code": code, "inputs": {"lr": 0.1}, "tags": {"team": "x"}}
     site.ok("carl", "POST", f"{HERE}/jobs", document)
@@ -106,6 +117,9 @@ GET_PATHS = (
     f"{HERE}/sweeps/tuned/trials",
     f"{HERE}/sweeps/tuned/importances",
     f"{HERE}/sweeps/tuned/rungs",
+    f"{HERE}/pipelines/steps/steps",
+    f"{HERE}/explanations/steps",
+    f"{HERE}/explanations/waits",
     "/v1/whoami",
     "/v1/sign-in",
     "/v1/users",
@@ -119,6 +133,7 @@ OTHER_REQUESTS: tuple[tuple[str, str, Any], ...] = (
     ("POST", f"{HERE}/jobs/one/restore", None),
     ("POST", f"{HERE}/jobs", {**JOB, "name": "two"}),
     ("POST", f"{HERE}/sweeps/tuned/extend", {"max_total_trials": 5}),
+    ("POST", f"{HERE}/jobs/steps/cancel", None),
     ("POST", "/v1/sign-in/links", {}),
     ("POST", "/v1/users", {"name": "ann"}),
     ("POST", "/v1/users/ann/tokens", {"name": "a"}),
@@ -131,9 +146,10 @@ OTHER_REQUESTS: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-# They take a running job, a sign-in provider, or what another answer tells.
+# They take a running job or one that has ended, a sign-in provider, or what another answer tells.
 UNSEEN = {
     ("POST", f"{ANYWHERE}/jobs/{{name}}/preempt"),
+    ("POST", f"{ANYWHERE}/pipelines/{{name}}/retry"),
     ("POST", f"{ANYWHERE}/jobs/{{name}}/release"),
     ("POST", f"{ANYWHERE}/jobs/{{name}}/services/{{service}}/link"),
     ("POST", f"{ANYWHERE}/jobs/{{name}}/shells"),

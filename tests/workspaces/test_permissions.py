@@ -210,7 +210,7 @@ def test_no_route_changes_or_enters_a_job_of_another(
     for method, path in routes:
         refused = site.refused(who, method, path, {} if "shells" in path else body)
         assert f"job `other` belongs to `{owner}`" in refused["message"], (method, path)
-    assert len(routes) == {"dan": 10, "carl": 2}[who]
+    assert len(routes) == {"dan": 11, "carl": 2}[who]
     assert site.rows() == before
 
 

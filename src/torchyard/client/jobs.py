@@ -172,8 +172,8 @@ class Jobs(JobReader):
         path = f"{self._path.removesuffix('/jobs')}/pipelines/{quote(name, safe='')}/retry"
         if document is not None:
             return self._send(path, document, folder, new_name, progress)
-        query = f"?new_name={quote(new_name, safe='')}" if new_name else ""
-        return self._job(self._transport.post(f"{path}{query}"))
+        query = {"new_name": new_name} if new_name else None
+        return self._job(self._transport.call("POST", path, query=query))
 
     def _send(
         self,

@@ -33,7 +33,7 @@ def _put_component(azure: Azure, name: str) -> None:
         "type": "command",
         "name": name,
         "version": "1",
-        "command": "touch ${{outputs.model}}/a",
+        "command": f"touch ${{{{outputs.model}}}}/{name}",
         "environment": "azureml:python@latest",
         "outputs": {"model": {"type": "mlflow_model"}},
     }

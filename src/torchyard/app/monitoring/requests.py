@@ -26,7 +26,8 @@ _OF_WORKSPACE = frozenset(
         *("data", "datastores", "url-maps", "models", "components", "experiments", "bundle"),
         *("quotas", "quota-requests", "people", "audit", "machines", "events", "shells"),
         *("instances", "sweeps", "online-endpoints", "batch-endpoints", "endpoint-metrics"),
-        *("environment-releases", "release-schedules", "advisories"),
+        *("environment-releases", "release-schedules", "advisories", "pipelines"),
+        "explanations",
     }
 )
 _OF_SERVER = frozenset(

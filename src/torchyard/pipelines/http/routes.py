@@ -10,7 +10,9 @@ from typing_extensions import TypedDict
 
 from torchyard.base import fields
 from torchyard.base.clock import to_text
+from torchyard.base.errors import Forbidden
 from torchyard.jobs import actions as jobs
+from torchyard.jobs.owners import OwnJob
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import answer_types
@@ -101,6 +103,7 @@ def retry(
     services: ServicesOf,
     workspace: str,
     name: str,
+    pipeline: OwnJob,
     identity: Person,
     document: Annotated[Any, Body()] = None,
     new_name: str = "",
@@ -108,7 +111,11 @@ def retry(
     """A new pipeline that keeps what had completed in an ended one; a body is its document in place
     of the old one's.
     """
-    pipeline = jobs.get(services, workspace, name)
+    if document is None and pipeline.owner != identity.user:
+        raise Forbidden(
+            f"pipeline `{name}` is `{pipeline.owner}`'s, whose secrets may be in it",
+            "give its file: `-f FILE`",
+        )
     body = dict(pipeline.document if document is None else fields.mapping(document, "the pipeline"))
     if new_name:
         body["name"] = new_name

@@ -8,17 +8,19 @@ from alembic import op
 revision = "0210"
 down_revision = "0209"
 
+_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
         "pipelines",
-        sa.Column("job_id", sa.ForeignKey("jobs.id"), primary_key=True),
+        sa.Column("job_id", _ID, sa.ForeignKey("jobs.id"), primary_key=True),
         sa.Column("outputs", sa.JSON(), nullable=False),
         sa.Column("ends_as", sa.String(20), nullable=False),
     )
     op.create_table(
         "pipeline_steps",
-        sa.Column("job_id", sa.ForeignKey("jobs.id"), primary_key=True),
+        sa.Column("job_id", _ID, sa.ForeignKey("jobs.id"), primary_key=True),
         sa.Column("number", sa.Integer(), primary_key=True, autoincrement=False),
         sa.Column("name", sa.String(512), nullable=False),
         sa.Column("document", sa.JSON(), nullable=False),
