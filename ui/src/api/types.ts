@@ -12775,7 +12775,9 @@ export interface operations {
     };
     retry_v1_workspaces__workspace__pipelines__name__retry_post: {
         parameters: {
-            query?: never;
+            query?: {
+                new_name?: string;
+            };
             header?: never;
             path: {
                 workspace: string;
