@@ -130,6 +130,7 @@ def test_of_many_steps_those_are_shown_that_failed_run_or_wait() -> None:
             "status": "Running" if outcome == "live" else "",
             "reason": "",
             "takes": {},
+            "reused_from": "",
             "job": "",
             "started_at": None,
             "ended_at": None,

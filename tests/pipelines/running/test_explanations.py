@@ -67,6 +67,16 @@ def test_what_changed_is_named(lab: PipelineLab, changed: dict[str, Any], says: 
     assert any(reason.startswith(says) for reason in explained(lab)["a"]), explained(lab)
 
 
+def test_of_long_commands_the_part_that_differs_is_shown(lab: PipelineLab) -> None:
+    words = " ".join(f"--option-{number} {number}" for number in range(30))
+    run(lab, "p", {"a": source(f"train {words} --last 1")})
+    run(lab, "q", {"a": source(f"train {words} --last 2")})
+    assert explained(lab)["a"] == [
+        "the command was `…option-29 29 --last 1 ${{outputs.data}}` and is "
+        "`…option-29 29 --last 2 ${{outputs.data}}`"
+    ]
+
+
 def test_a_changed_file_and_a_changed_value_are_named(lab: PipelineLab) -> None:
     before = code(lab, train="1", lib__data="x", gone="g")
     run(lab, "p", {"a": source("a", code=before, inputs={"lr": 0.1})})

@@ -139,7 +139,9 @@ def _status(step: Mapping[str, Any]) -> str:
 
 def _reason(step: Mapping[str, Any], outcomes: Mapping[str, str]) -> str:
     text = plain(str(step["reason"] or "").partition("\n")[0])
-    if not step["outcome"]:
+    if step["reused_from"]:
+        text = f"reused from {plain(step['reused_from'])}"
+    elif not step["outcome"]:
         awaited = dict.fromkeys(taken["step"] for taken in step["takes"].values())
         names = [name for name in awaited if outcomes.get(name) in ("", "live")]
         text = f"waits for {plain(', '.join(names))}" if names else text

@@ -18,6 +18,7 @@ from torchyard.pipelines.reuse.recipes import Recipe
 
 _MOST_FILES = 5
 _LONGEST = 80
+_BEFORE = 20
 
 FilesOf = Callable[[str], Mapping[str, str]]
 """The files of a snapshot's id or of a pinned path, each with its checksum."""
@@ -75,7 +76,8 @@ def _values(what: str, name: str, old: Any, new: Any) -> Iterator[Difference]:
     elif new is None:
         yield Difference(what, name, f"{subject} is gone; it was {_shown(old)}")
     else:
-        yield Difference(what, name, f"{subject} was {_shown(old)} and is {_shown(new)}")
+        before, after = _apart(old, new)
+        yield Difference(what, name, f"{subject} was {_shown(before)} and is {_shown(after)}")
 
 
 def _hidden(name: str, old: Any, new: Any) -> Iterator[Difference]:
@@ -171,6 +173,19 @@ def _files(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str, st
     verbs |= {path: f"was `{source}`" for path, source in moved.items()}
     found = [(path, verbs[path]) for path, sha in new.items() if old.get(path) != sha]
     return sorted([*found, *((path, "is gone") for path in gone)])
+
+
+def _apart(old: Any, new: Any) -> tuple[Any, Any]:
+    """Both from a little before where they part, where they are long."""
+    before, after = (" ".join(str(each).split()) for each in (old, new))
+    if max(len(before), len(after)) <= _LONGEST:
+        return old, new
+    same = next(
+        (at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]),
+        min(len(before), len(after)),
+    )
+    start = max(0, same - _BEFORE)
+    return (f"…{before[start:]}", f"…{after[start:]}") if start else (before, after)
 
 
 def _shown(value: Any) -> str:
