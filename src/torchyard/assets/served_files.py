@@ -125,7 +125,7 @@ def _text_of(head: bytes, is_whole: bool) -> str | None:
 
 
 def _rows(text: str, delimiter: str, is_cut: bool) -> list[list[str]]:
-    """The first rows of a table, its columns before them; none where the text is no table."""
+    """The first rows of a table, its columns before them; none where the text is not a table."""
     lines = text.rpartition("\n")[0] if is_cut else text
     rows: list[list[str]] = []
     try:

@@ -167,7 +167,7 @@ class Jobs(JobReader):
 
         Raises:
             Conflict: it has not ended, or another job has the name.
-            InvalidInput: the document is wrong, or the job is no pipeline.
+            InvalidInput: the document is wrong, or the job is not a pipeline.
         """
         path = f"{self._path.removesuffix('/jobs')}/pipelines/{quote(name, safe='')}/retry"
         if document is not None:

@@ -39,12 +39,12 @@ def steps(services: RecordServices, pipeline: Job) -> list[ShownStep]:
     """The steps in the order in which they can run.
 
     Raises:
-        InvalidInput: the job is no pipeline.
+        InvalidInput: the job is not a pipeline.
     """
     with services.db.read() as connection:
         if step_store.pipeline_of(connection, pipeline.id) is None:
             raise InvalidInput(
-                f"job `{pipeline.name}` is no pipeline",
+                f"job `{pipeline.name}` is not a pipeline",
                 "`yard job create` makes one of a file with `type: pipeline`",
             )
         rows = step_store.steps_of(connection, pipeline.id)
@@ -69,7 +69,8 @@ def retry(
     """A new pipeline that keeps what had completed in this one.
 
     Args:
-        document: the pipeline's own without its name, or one whose failed step was mended.
+        document: the pipeline's own, or one whose failed step was mended; the name of the pipeline
+            in it is left out, as the new one has another.
 
     Raises:
         Conflict: the pipeline has not ended.
@@ -86,7 +87,10 @@ def retry(
         for name, each in kept.items()
         if each.row.outcome is Outcome.COMPLETED and each.job and not each.job.deleted
     }
-    return creation.create(services, pipeline.workspace, document, identity, there)
+    body = dict(document)
+    if body.get("name") == pipeline.name:
+        del body["name"]
+    return creation.create(services, pipeline.workspace, body, identity, there)
 
 
 class PipelineJobs:

@@ -19,6 +19,7 @@ from torchyard.pipelines import actions
 from torchyard.pipelines.records.step_store import TYPE, StepRow
 from torchyard.pipelines.running import rounds
 from torchyard.pipelines.running.keeper import Keeper
+from torchyard.workspaces.types import Identity, TokenKind
 
 
 def step(command: str = "true", **keys: Any) -> dict[str, Any]:
@@ -36,6 +37,10 @@ def taking(word: str, *names: str, **keys: Any) -> dict[str, Any]:
     return source(word, inputs=inputs, **keys)
 
 
+def identity(user: str) -> Identity:
+    return Identity(user, TokenKind.PERSON)
+
+
 @dataclass
 class PipelineLab:
     """One pipeline and who runs it; `kill` forgets all that the server had in memory."""
@@ -50,9 +55,9 @@ class PipelineLab:
         self.services.job_types[TYPE] = actions.JOBS
         self.keeper = Keeper(self.services)
 
-    def create(self, jobs: Mapping[str, Any], **keys: Any) -> Job:
+    def create(self, jobs: Mapping[str, Any], owner: Identity = support.ME, **keys: Any) -> Job:
         document = {"type": "pipeline", "name": self.name, "jobs": jobs, **keys}
-        return actions.JOBS.create(self.services, support.WORKSPACE, document, support.ME)[0]
+        return actions.JOBS.create(self.services, support.WORKSPACE, document, owner)[0]
 
     def kill(self) -> None:
         self.keeper.stop()

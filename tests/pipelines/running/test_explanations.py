@@ -42,7 +42,7 @@ def run(lab: PipelineLab, name: str, jobs: dict[str, Any], **keys: Any) -> None:
 
 def test_a_first_step_and_a_reused_one_say_so(lab: PipelineLab) -> None:
     run(lab, "p", TWO)
-    first = "no earlier pipeline of experiment `Default` has this step"
+    first = "no earlier pipeline of `me` in experiment `Default` has run this step"
     assert explained(lab) == {"a": [first], "b": [first]}
     run(lab, "q", TWO)
     assert explained(lab)["b"] == ["reused from job `p_b` of pipeline `p`"]
@@ -130,6 +130,9 @@ def test_a_retry_keeps_what_completed_also_twice(lab: PipelineLab) -> None:
     lab.round()
     assert lab.pipeline.status is Status.FAILED
     mended = {**jobs, "a": source("changed, too"), "c": taking("mended", "b")}
+    named = {"type": "pipeline", "name": "p", "jobs": jobs}
+    renamed, is_new = actions.retry(lab.services, lab.pipeline, named, support.ME)
+    assert is_new and renamed.name != "p"
     document = {"type": "pipeline", "name": "q", "jobs": mended}
     actions.retry(lab.services, lab.pipeline, document, support.ME)
     lab.name = "q"

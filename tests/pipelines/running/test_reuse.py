@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from jobs import support
-from pipelines.running.pipeline_lab import PipelineLab, source, step, taking
+from pipelines.running.pipeline_lab import PipelineLab, identity, source, step, taking
 from torchyard.base.errors import Conflict
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.records.types import Status
+from torchyard.pipelines import actions
+from torchyard.pipelines.records import step_store
 
 TWO = {"a": source("a"), "b": taking("b", "a")}
 
@@ -80,6 +82,36 @@ def test_what_a_pipeline_reuses_is_not_deleted(ran: PipelineLab) -> None:
         deletion.delete(ran.services, support.WORKSPACE, Choice(names=("p",)), support.ME.user)
     for name in ("q", "p"):
         deletion.delete(ran.services, support.WORKSPACE, Choice(names=(name,)), support.ME.user)
+
+
+def test_what_another_person_made_is_not_reused(lab: PipelineLab) -> None:
+    """They may have got into their job while it ran, and what they left may be a program."""
+    support.add_owners(lab.services.db, lab.services.clock, "eve")
+    lab.create(TWO, identity("eve"))
+    lab.run()
+    assert again(lab, TWO) == ["a", "b"]
+    assert (
+        "no earlier pipeline of `me`" in actions.explain(lab.services, lab.pipeline)[0].reasons[0]
+    )
+
+
+def test_a_renewed_secret_changes_nothing_and_is_nowhere(lab: PipelineLab) -> None:
+    def steps(token: str, seed: str) -> dict[str, Any]:
+        return {"a": source("a", environment_variables={"API_TOKEN": token, "SEED": seed})}
+
+    lab.create(steps("first-secret", "1"))
+    lab.run()
+    with lab.services.db.read() as connection:
+        recipe = step_store.recipe_of(connection, lab.pipeline.id, 0)
+    assert recipe["variables"] == {"SEED": "1"}
+    assert again(lab, steps("second-secret", "1")) == []
+    assert again(lab, steps("second-secret", "2"), "r") == ["a"]
+
+
+def test_equal_steps_that_are_forced_do_not_wait_for_each_other(lab: PipelineLab) -> None:
+    lab.create({"a": source("a"), "same": source("a")}, settings={"force_rerun": True})
+    lab.round()
+    assert lab.running() == ["a", "same"]
 
 
 def test_equal_steps_of_one_pipeline_run_once(lab: PipelineLab) -> None:

@@ -23,7 +23,7 @@ _MODULE = "azureml.moduleName"
 
 
 def modules(services: RecordServices, job: Job | None) -> dict[str, str]:
-    """The property of each step, by the step's job; none for a job that is no pipeline."""
+    """The property of each step, by the step's job; none for a job that is not a pipeline."""
     if job is None or job.type != KIND:
         return {}
     return {step.row.child_name: _module(step) for step in actions.steps(services, job)}

@@ -125,7 +125,7 @@ class Document(BaseModel):
         known = keys(cls)
         named = {shown_key(key): value for key, value in body.items()}
         unknown = [name for name in named if name not in known]
-        # Of a hundred thousand, no more are told.
+        # More are not reported, be there a hundred thousand.
         for name in unknown if _is_lenient.get() else unknown[MOST:]:
             del named[name]
         return {
@@ -172,7 +172,7 @@ class Document(BaseModel):
                 faults += found
                 broken |= left_out
                 if len(faults) >= MOST:
-                    break  # no more are told
+                    break  # more are not reported
         # An unknown key may be a misspelling of the one that is missing.
         unknown = {fault.at[:-1] for fault in faults if fault.is_of_key}
         faults += [

@@ -72,7 +72,7 @@ class Pipelines:
 
         Raises:
             NotFound: no such job.
-            InvalidInput: the job is no pipeline.
+            InvalidInput: the job is not a pipeline.
         """
         path = f"{self._workspace_path}/pipelines/{quote(name, safe='')}/steps"
         return Listing(_step(row) for row in self._transport.get(path)["steps"])

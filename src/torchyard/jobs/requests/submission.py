@@ -246,10 +246,16 @@ def create_new(
     document: Mapping[str, Any],
     identity: Identity,
     also: Callable[[Connection, Job], None] = lambda connection, job: None,
+    checked: Checked | None = None,
 ) -> tuple[Job, bool]:
-    """Like `create`, for a name that was free when the caller checked."""
+    """Like `create`, for a name that was free when the caller checked.
+
+    Args:
+        checked: the document, where it was checked just before.
+    """
     body = body_of(document)
-    checked = allowed(services, workspace, check(services, workspace, document), identity.user)
+    checked = checked or check(services, workspace, document)
+    checked = allowed(services, workspace, checked, identity.user)
     name = checked.spec.name or names.generate()
     try:
         with services.db.write() as connection:

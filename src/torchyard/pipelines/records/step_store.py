@@ -143,7 +143,7 @@ def add(
 
 
 def pipeline_of(connection: Connection, job_id: int) -> PipelineRow | None:
-    """None for a job that is no pipeline."""
+    """None for a job that is not a pipeline."""
     row = connection.execute(select(pipelines).where(pipelines.c.job_id == job_id)).one_or_none()
     if row is None:
         return None
@@ -223,7 +223,7 @@ def recipe_of(connection: Connection, job_id: int, number: int) -> Any:
     return connection.execute(query).scalar_one_or_none()
 
 
-def completed_with(connection: Connection, key: str, limit: int = 10) -> list[tuple[int, StepRow]]:
+def completed_with(connection: Connection, key: str, limit: int = 50) -> list[tuple[int, StepRow]]:
     """Steps with that key that ran themselves and completed, newest first, each with the id of its
     pipeline's job.
     """

@@ -2,7 +2,8 @@
 
 Owns: the differences and how each is said.
 Leaves: which two are compared to ../actions.py.
-Always: recipes whose keys differ have a difference; a secret is named, never shown.
+Always: recipes whose keys differ have a difference; nothing is read but what recipes keep and
+snapshots.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 
 from torchyard.base.errors import TorchyardError
 from torchyard.base.fields import literal
-from torchyard.pipelines.reuse import contents
 from torchyard.pipelines.reuse.recipes import Recipe
 
 _MOST_FILES = 5
@@ -21,7 +21,7 @@ _LONGEST = 80
 _BEFORE = 20
 
 FilesOf = Callable[[str], Mapping[str, str]]
-"""The files of a snapshot's id or of a pinned path, each with its checksum."""
+"""The files of a snapshot, by its id, each with its checksum."""
 
 PackagesOf = Callable[[str], Mapping[str, str]]
 """The versions of the packages in the lock of an environment, by its hash."""
@@ -29,8 +29,8 @@ PackagesOf = Callable[[str], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Difference:
-    """`what` is `code`, `command`, `input`, `environment`, `variable`, `setting` or `output`, and
-    `name` says which one.
+    """`what` is `code`, `command`, `input`, `environment`, `environment variable`, `setting` or
+    `output`, and `name` says which one.
     """
 
     what: str
@@ -42,28 +42,24 @@ def between(
     before: Recipe,
     after: Recipe,
     code_of: FilesOf,
-    data_of: FilesOf,
     packages_of: PackagesOf,
 ) -> list[Difference]:
     """
     Args:
         code_of: raises TorchyardError for a snapshot that is gone.
-        data_of: the same of data.
         packages_of: empty where nobody knows them.
     """
     found = [
         *_code(before, after, code_of),
         *_values("command", "", before["command"], after["command"]),
-        *_inputs(before["inputs"], after["inputs"], data_of),
+        *_inputs(before["inputs"], after["inputs"]),
         *_environment(before, after, packages_of),
     ]
-    for what, part in (("variable", "variables"), ("setting", "settings"), ("output", "outputs")):
+    parts = {"environment variable": "variables", "setting": "settings", "output": "outputs"}
+    for what, part in parts.items():
         old, new = before[part], after[part]
         for name in sorted({*old, *new}):
-            if what == "variable":
-                found += _hidden(name, old.get(name), new.get(name))
-            else:
-                found += _values(what, name, old.get(name), new.get(name))
+            found += _values(what, name, old.get(name), new.get(name))
     return found
 
 
@@ -78,12 +74,6 @@ def _values(what: str, name: str, old: Any, new: Any) -> Iterator[Difference]:
     else:
         before, after = _apart(old, new)
         yield Difference(what, name, f"{subject} was {_shown(before)} and is {_shown(after)}")
-
-
-def _hidden(name: str, old: Any, new: Any) -> Iterator[Difference]:
-    if old != new:
-        verb = "is new" if old is None else "is gone" if new is None else "has another value"
-        yield Difference("variable", name, f"environment variable `{name}` {verb}")
 
 
 def _code(before: Recipe, after: Recipe, code_of: FilesOf) -> Iterator[Difference]:
@@ -103,9 +93,7 @@ def _code(before: Recipe, after: Recipe, code_of: FilesOf) -> Iterator[Differenc
         yield Difference("code", "", "the code differs in the modes of files, or is gone")
 
 
-def _inputs(
-    before: Mapping[str, Any], after: Mapping[str, Any], data_of: FilesOf
-) -> Iterator[Difference]:
+def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old is None or new is None:
@@ -119,21 +107,13 @@ def _inputs(
                 text = f"{subject} was {_shown(old.get(key))} and is {_shown(new.get(key))}"
                 yield Difference("input", name, text)
         if old.get("content") != new.get("content"):
-            yield from _content(name, old, new, data_of)
+            yield from _content(name, old, new)
         elif "content" not in new and old.get("path") != new.get("path"):
             yield from _values("input", name, old.get("path"), new.get("path"))
 
 
-def _content(
-    name: str, old: Mapping[str, Any], new: Mapping[str, Any], data_of: FilesOf
-) -> Iterator[Difference]:
-    files: list[tuple[str, str]] = []
-    try:
-        lists = [data_of(str(each["path"])) for each in (old, new)]
-        if [contents.digest(each) for each in lists] == [old["content"], new["content"]]:
-            files = _files(*lists)
-    except (TorchyardError, KeyError):
-        pass  # what it was is gone
+def _content(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    files = _files(old["files"], new["files"]) if "files" in old and "files" in new else []
     shown = [f"`{path}` {verb}" for path, verb in files[:_MOST_FILES]]
     if len(files) > _MOST_FILES:
         shown.append(f"and {len(files) - _MOST_FILES} more")

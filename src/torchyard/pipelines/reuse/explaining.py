@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torchyard.base.errors import TorchyardError
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.packages import lock
 from torchyard.jobs import actions as jobs
@@ -54,6 +53,7 @@ def pipeline(services: Services, job: Job, rows: Sequence[StepRow]) -> list[Expl
             limit=_MOST_EARLIER,
             types=[step_store.TYPE],
         )
+        if each.owner == job.owner
     ]
     settings = job.document.get("settings") or {}
     forced = str(settings.get("force_rerun", False)).lower() == "true"
@@ -78,7 +78,10 @@ def _step(
         found = step_store.earlier_named(connection, before, row.name)
         recipe = step_store.recipe_of(connection, job.id, row.number)
         if not found:
-            text = f"no earlier pipeline of experiment `{job.experiment_name}` has this step"
+            text = (
+                f"no earlier pipeline of `{job.owner}` in experiment `{job.experiment_name}` has "
+                "run this step"
+            )
             return Explanation(row.name, row.child_name, False, "", (*reasons, text))
         # The one that is nearest: an equal one that could not be reused, or the last.
         pipeline_id, other = next((each for each in found if each[1].key == row.key), found[0])
@@ -108,7 +111,6 @@ def _between(
         before,
         after,
         lambda id: contents.files_of(services, workspace, f"snapshot:{id}"),
-        lambda path: contents.files_of(services, workspace, path),
         lambda environment: _packages(services, environment),
     )
     return tuple(found)
@@ -122,10 +124,10 @@ def _packages(services: Services, environment: str) -> Mapping[str, str]:
 
 
 def command(services: Services, job: Job) -> Explanation:
-    """What differs from the last job of the same experiment.
+    """What differs from the last job of the same experiment; of data, where they lie.
 
     Raises:
-        InvalidSpec: it is no command job.
+        InvalidSpec: it is not a command job.
     """
     after = _recipe_of(services, job)
     others = job_queries.list_in(
@@ -140,12 +142,7 @@ def command(services: Services, job: Job) -> Explanation:
     if not others:
         text = f"it is the first job of experiment `{job.experiment_name}`"
         return Explanation("", job.name, False, "", (text,))
-    try:
-        before = _recipe_of(services, others[0])
-    except TorchyardError as error:
-        text = f"what job `{others[0].name}` read is gone: {error.message}"
-        return Explanation("", job.name, False, others[0].name, (text,))
-    found = _between(services, job.workspace, before, after)
+    found = _between(services, job.workspace, _recipe_of(services, others[0]), after)
     reasons = tuple(each.text for each in found)
     if not reasons:
         reasons = (f"nothing differs from job `{others[0].name}`",)
@@ -155,4 +152,4 @@ def command(services: Services, job: Job) -> Explanation:
 def _recipe_of(services: Services, job: Job) -> Recipe:
     spec = parse_job(job).spec
     environment = jobs.environment_hash(services.db, job)
-    return recipes.of_job(services, job.workspace, spec, environment)
+    return recipes.of_job(services, job.workspace, spec, environment, reads=False)

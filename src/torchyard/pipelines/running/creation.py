@@ -266,7 +266,8 @@ def create(
     try:
         with services.db.write() as connection:
             inside = replace(services, db=services.db.joined(connection))
-            for checked in pipeline.steps:
+            # Steps that are alike share one.
+            for checked in {id(each): each for each in pipeline.steps}.values():
                 submission.refuse_deleted(inside, workspace, checked)
             new = _new_job(connection, services.clock, workspace, name, pipeline, body, identity)
             job = parents.add(connection, new, pipeline.notices)

@@ -2,22 +2,20 @@
 
 Owns: the recipe of a step, finding the job that made the same, whether what it made is still there.
 Leaves: what belongs to a recipe to reuse/, the rows to records/.
-Always: what is reused was made by a job of the same workspace that completed, and lies as it left
-it.
+Always: what is reused was made by a completed job of the same person in the same workspace, and
+lies as it left it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torchyard.base.errors import DatabaseUnreachable, TorchyardError
 from torchyard.data import actions as data
 from torchyard.jobs.files import outputs
 from torchyard.jobs.records.types import Job, Status, parse_job
 from torchyard.jobs.requests import parents, submission
-from torchyard.jobs.services import FileServices, Services
+from torchyard.jobs.services import FileServices
 from torchyard.pipelines.records import step_store
 from torchyard.pipelines.reuse import recipes
 from torchyard.pipelines.reuse.recipes import Recipe
@@ -31,21 +29,17 @@ class Made:
     pipeline: str
 
 
-def recipe_of(services: Services, workspace: str, document: Mapping[str, Any]) -> Recipe | None:
-    """The recipe of a step whose inputs are known; None where it can't be told.
-
-    Raises:
-        InvalidSpec: the step can't run.
-    """
-    checked = submission.check(services, workspace, document)
+def recipe_of(services: FileServices, workspace: str, checked: submission.Checked) -> Recipe | None:
+    """The recipe of a step whose inputs are known; None where it can't be told."""
+    environment = checked.environment
     try:
         return recipes.of_job(
             services,
             workspace,
             checked.spec,
-            checked.environment.hash,
+            environment.hash,
             checked.paths,
-            checked.environment.job_variables,
+            environment.job_variables,
         )
     except DatabaseUnreachable:
         raise
@@ -53,18 +47,22 @@ def recipe_of(services: Services, workspace: str, document: Mapping[str, Any]) -
         return None  # it runs, and says itself what it can't read
 
 
-def find(services: FileServices, workspace: str, key: str) -> Made | None:
-    """The newest job that made the same and whose outputs are still there."""
+def find(services: FileServices, pipeline: Job, key: str) -> Made | None:
+    """The newest job of the pipeline's owner that made the same and whose outputs are there.
+
+    Others can get into their jobs while these run, and what they leave may be a program.
+    """
     with services.db.read() as connection:
         found = step_store.completed_with(connection, key)
         children = [row.child_id for _, row in found if row.child_id]
         by_id = parents.by_id(connection, [*children, *(of for of, _ in found)])
+    own = (pipeline.workspace, pipeline.owner)
     for pipeline_id, row in found:
-        job, pipeline = by_id.get(row.child_id or 0), by_id.get(pipeline_id)
-        if job is None or job.deleted or pipeline is None or job.workspace != workspace:
+        job, other = by_id.get(row.child_id or 0), by_id.get(pipeline_id)
+        if job is None or job.deleted or other is None or (job.workspace, job.owner) != own:
             continue
         if job.status is Status.COMPLETED and _is_there(services, job):
-            return Made(job, pipeline.name)
+            return Made(job, other.name)
     return None
 
 

@@ -230,19 +230,21 @@ def _start(services: Services, state: _State, step: StepRow) -> None:
     document["inputs"] = {**(document.get("inputs") or {}), **inputs}
     document["name"] = child_name(state.job.name, step.name)
     document["parent_job_name"] = state.job.name
-    if step.key and any(other.key == step.key for other in state.of(Outcome.LIVE)):
+    is_reusable = step.is_deterministic and not state.forces
+    if is_reusable and _runs_equal(state, step):
         return
-    recipe = reusing.recipe_of(services, state.job.workspace, document)
+    checked = submission.check(services, state.job.workspace, document)
+    recipe = reusing.recipe_of(services, state.job.workspace, checked)
     if recipe is not None:
         step = replace(step, key=recipes.key(recipe))
         with services.db.write() as connection:
             step_store.know(connection, state.job.id, step.number, step.key, recipe)
         state.put(step)
-        if any(other.key == step.key for other in state.of(Outcome.LIVE)):
-            state.log.append(f"step {step.name} waits: another one with the same inputs runs")
-            return
-        if step.is_deterministic and not state.forces and _reuse(services, state, step):
-            return
+    if is_reusable and _runs_equal(state, step):
+        state.log.append(f"step {step.name} waits: another one with the same inputs runs")
+        return
+    if is_reusable and _reuse(services, state, step):
+        return
     owner = Identity(state.job.owner, TokenKind.PERSON)
 
     def also(connection: Connection, job: Job) -> None:
@@ -250,16 +252,23 @@ def _start(services: Services, state: _State, step: StepRow) -> None:
         step_store.start(connection, state.job.id, started)
         state.put(started)
 
-    job, is_new = submission.create_new(services, state.job.workspace, document, owner, also)
+    job, is_new = submission.create_new(
+        services, state.job.workspace, document, owner, also, checked
+    )
     if not is_new:  # somebody submitted the very same job under that name
         with services.db.write() as connection:
             also(connection, job)
     state.log.append(f"step {step.name} starts as job {document['name']}")
 
 
+def _runs_equal(state: _State, step: StepRow) -> bool:
+    """Whether another step with the same recipe runs."""
+    return bool(step.key) and any(other.key == step.key for other in state.of(Outcome.LIVE))
+
+
 def _reuse(services: Services, state: _State, step: StepRow) -> bool:
     """Whether the step is one that has run before."""
-    made = reusing.find(services, state.job.workspace, step.key)
+    made = reusing.find(services, state.job, step.key) if step.key else None
     if made is None:
         return False
     now = services.clock.now()
