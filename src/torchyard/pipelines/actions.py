@@ -127,9 +127,9 @@ class PipelineJobs:
             pipeline = by_id.get(pipeline_id)
             if pipeline is None or pipeline.deleted or pipeline.workspace != workspace:
                 continue
-            if row.reused_from not in ("", pipeline.name):
-                needed[row.child_name] = f"pipeline `{pipeline.name}`, which reuses it"
-            elif not pipeline.status.ended:
+            if not pipeline.status.ended:
+                needed[row.child_name] = f"job `{pipeline.name}`"
+            elif row.reused_from not in ("", pipeline.name):
                 needed[row.child_name] = f"pipeline `{pipeline.name}`"
         return needed
 

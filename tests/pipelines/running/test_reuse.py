@@ -78,8 +78,9 @@ def test_what_another_job_may_have_written_over_is_not_reused(lab: PipelineLab) 
 
 def test_what_a_pipeline_reuses_is_not_deleted(ran: PipelineLab) -> None:
     assert again(ran, TWO) == []
-    with pytest.raises(Conflict, match="pipeline `q`, which reuses it"):
+    with pytest.raises(Conflict, match="pipeline `q` needs its files") as refused:
         deletion.delete(ran.services, support.WORKSPACE, Choice(names=("p",)), support.ME.user)
+    assert "`yard job delete q`" in refused.value.hint
     for name in ("q", "p"):
         deletion.delete(ran.services, support.WORKSPACE, Choice(names=(name,)), support.ME.user)
 

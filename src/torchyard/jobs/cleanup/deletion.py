@@ -223,9 +223,11 @@ def _find_blocker(job: Job, chosen: Job, bonds: _Bonds) -> KeptJob | None:
 def _release(need: str) -> str:
     """How to end the need that `needs` describes."""
     noun, _, name = need.partition(" ")
-    verb = (
-        "wait for it with `yard job stream" if noun == "job" else f"delete it: `yard {noun} delete"
-    )
+    verbs = {
+        "job": "wait for it with `yard job stream",
+        "pipeline": "delete it: `yard job delete",
+    }
+    verb = verbs.get(noun, f"delete it: `yard {noun} delete")
     return f"{verb} {name.strip('`')}`"
 
 
