@@ -23,6 +23,7 @@ from torchyard.client import (
     environments,
     experiments,
     jobs,
+    lineage,
     models,
     pipeline_steps,
     quotas,
@@ -48,7 +49,12 @@ Every name here that is not a method can be imported from `torchyard`, unless it
 _NOUNS = (
     ("jobs", jobs.Jobs, (jobs.Deletion, jobs.CodeFile, jobs.NodeReport)),
     ("sweeps", sweeps.Sweeps, (trials.SweepTrials, trials.Trial, trials.Rung)),
-    ("pipelines", pipelines.Pipelines, (pipelines.Step,)),
+    ("pipelines", pipelines.Pipelines, (pipelines.Step, pipelines.Explanation)),
+    (
+        "lineage",
+        lineage.Lineages,
+        (lineage.Lineage, lineage.LineageNode, lineage.LineageEdge),
+    ),
     ("models", models.Models, (models.Model,)),
     (
         "online_endpoints",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     *("mlflow", "jobs", "compute", "environments", "data", "components", "models"),
-    *("endpoints", "batch_endpoints", "sweeps", "pipelines", "releases", "instances"),
+    *("endpoints", "batch_endpoints", "sweeps", "pipelines", "releases", "lineage", "instances"),
     *("interactive", "web", "sign_in", "workspaces", "servers", "azureml"),
 )
 

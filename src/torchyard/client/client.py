@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torchyard.client.experiments import Experiments
     from torchyard.client.interactive.instances import Instances
     from torchyard.client.jobs import Jobs
+    from torchyard.client.lineage import Lineages
     from torchyard.client.models import Models
     from torchyard.client.pipelines.pipelines import Pipelines
     from torchyard.client.quotas import Quotas
@@ -115,6 +116,13 @@ class Client:
         from torchyard.client.pipelines.pipelines import Pipelines
 
         return Pipelines(self.transport, self._path)
+
+    @cached_property
+    def lineage(self) -> Lineages:
+        """What data, models and jobs were made of, and what was made of them."""
+        from torchyard.client.lineage import Lineages
+
+        return Lineages(self.transport, self._path)
 
     @cached_property
     def instances(self) -> Instances:

@@ -2737,6 +2737,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workspaces/{workspace}/lineage/data/{name}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Of Data
+         * @description As of a job, of a version of a data asset.
+         */
+        get: operations["of_data_v1_workspaces__workspace__lineage_data__name__versions__version__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workspaces/{workspace}/lineage/jobs/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Of Job
+         * @description What a job was made of and what was made of it, as far as the workspace's records tell.
+         */
+        get: operations["of_job_v1_workspaces__workspace__lineage_jobs__name__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workspaces/{workspace}/lineage/models/{name}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Of Model
+         * @description As of a job, of a version of a model.
+         */
+        get: operations["of_model_v1_workspaces__workspace__lineage_models__name__versions__version__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/workspaces/{workspace}/machines": {
         parameters: {
             query?: never;
@@ -4374,6 +4434,54 @@ export interface components {
             type: string;
             /** Waiting */
             waiting?: string;
+        };
+        /**
+         * Lineage
+         * @description `of` are the ids of what was asked for: of a pipeline, its steps' jobs. Nodes come after what
+         *     they were made of; the farthest are left out unless it `is_whole`.
+         */
+        Lineage: {
+            /** Edges */
+            edges: components["schemas"]["LineageEdge"][];
+            /** Is Whole */
+            is_whole: boolean;
+            /** Nodes */
+            nodes: components["schemas"]["LineageNode"][];
+            /** Of */
+            of: string[];
+        };
+        /**
+         * LineageEdge
+         * @description Ids of nodes; what the source job calls the output, and the target job the input.
+         */
+        LineageEdge: {
+            /** Input */
+            input: string;
+            /** Output */
+            output: string;
+            /** Source */
+            source: string;
+            /** Target */
+            target: string;
+        };
+        /**
+         * LineageNode
+         * @description `kind` is `job`, `data`, `model`, `path`, `online-deployment` or `batch-deployment`. Of a
+         *     job `display_name` and `status` are given, which are empty where it was deleted.
+         */
+        LineageNode: {
+            /** Display Name */
+            display_name: string;
+            /** Id */
+            id: string;
+            /** Kind */
+            kind: string;
+            /** Name */
+            name: string;
+            /** Status */
+            status: string;
+            /** Version */
+            version: string;
         };
         /** LogHits */
         LogHits: {
@@ -11250,6 +11358,104 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    of_data_v1_workspaces__workspace__lineage_data__name__versions__version__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lineage"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    of_job_v1_workspaces__workspace__lineage_jobs__name__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lineage"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    of_model_v1_workspaces__workspace__lineage_models__name__versions__version__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+                name: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lineage"];
                 };
             };
             /** @description Validation Error */

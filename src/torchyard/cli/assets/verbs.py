@@ -1,7 +1,8 @@
 """The verbs that versioned assets share.
 
 Owns: create, update, list, show, download, archive and restore.
-Leaves: columns and wording to each noun's module, `delete` to deletion.py.
+Leaves: columns and wording to each noun's module, `delete` to deletion.py, `lineage` to
+lineages.py.
 Always: a name may include its version: `digits:1`, `azureml:digits@latest`.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchyard.base.errors import TorchyardError
-from torchyard.cli.assets import deletion
+from torchyard.cli.assets import deletion, lineages
 from torchyard.cli.parsing.options import (
     Session,
     accepts,
@@ -74,6 +75,7 @@ def add(group: click.Group, kind: Kind) -> None:
     for verb in (_create, _update, _list, _show, _download, _archive, _restore):
         verb(group, kind)
     deletion.add(group, kind.noun, kind.attribute, kind.word, kind.example)
+    lineages.add(group, kind)
 
 
 def add_without_files(group: click.Group, kind: Kind) -> None:

@@ -17,6 +17,7 @@ import click
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.base.feature import load
 from torchyard.base.terminal_text import ColouredBytes
+from torchyard.cli.assets import lineages
 from torchyard.cli.jobs import (
     comparison,
     deletion,
@@ -527,6 +528,7 @@ group.add_command(sweeps.trials)
 group.add_command(sweeps.sweep_extend)
 group.add_command(comparison.compare)
 group.add_command(explanations.explain)
+group.add_command(lineages.of_job)
 group.add_command(deletion.delete)
 group.add_command(shell.shell)
 group.add_command(show_services.show_services)

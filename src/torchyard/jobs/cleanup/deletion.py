@@ -14,8 +14,8 @@ from datetime import datetime
 
 from torchyard.base.errors import Conflict, NotFound, TorchyardError
 from torchyard.data import assets, uris
-from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of
 from torchyard.jobs import actions, owners
+from torchyard.jobs.files import outputs
 from torchyard.jobs.records import experiment_store, removal_store, store
 from torchyard.jobs.records.removal_store import Mark
 from torchyard.jobs.records.types import COMMAND, ENDED, Job, Status
@@ -23,8 +23,6 @@ from torchyard.jobs.services import RecordServices, Services
 from torchyard.models import registry
 from torchyard.workspaces.types import Identity
 
-_ARTIFACTS = artifacts_of("")
-_OUTPUTS = "azureml/"
 _LIVE = [status for status in Status if status not in ENDED]
 
 
@@ -237,12 +235,7 @@ def _owner_of(path: str, workspace: str) -> str:
         uri = uris.datastore(path, workspace)
     except TorchyardError:
         return ""
-    if uri is None:
-        return ""
-    for name, top in ((ARTIFACT_STORE, _ARTIFACTS), (BLOB_STORE, _OUTPUTS)):
-        if uri.store == name and uri.path.startswith(top):
-            return uri.path.removeprefix(top).partition("/")[0]
-    return ""
+    return outputs.owner_of(uri)[0] if uri is not None else ""
 
 
 def _inputs_of(job: Job) -> Iterator[str]:

@@ -19,7 +19,7 @@ from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.base.files import Readable
 from torchyard.data import actions as data
 from torchyard.data import datastores, uris
-from torchyard.data.datastores import BLOB_STORE, output_of
+from torchyard.data.datastores import ARTIFACT_STORE, BLOB_STORE, artifacts_of, output_of
 from torchyard.data.folders import FolderFiles
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
@@ -33,6 +33,7 @@ MADE_BY = "torchyard.outputs_made_by"
 # What a job finds in an output in `rw_mount` is copied to its node.
 _MOST_FILES = 10_000
 _MOST_BYTES = 10 << 30
+_ARTIFACTS, _OUTPUTS = artifacts_of(""), output_of("", "").rstrip("/") + "/"
 _EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
 
 
@@ -121,6 +122,16 @@ def destinations_of(job: CommandJob) -> dict[str, OutputPlace]:
         name: destination_of(job.workspace, job.name, name, output)
         for name, output in job.spec.outputs.items()
     }
+
+
+def owner_of(uri: DatastoreUri) -> tuple[str, str]:
+    """The job below whose own folders a place lies, and the output; empty when it is no job's."""
+    if uri.store == ARTIFACT_STORE and uri.path.startswith(_ARTIFACTS):
+        return uri.path.removeprefix(_ARTIFACTS).partition("/")[0], "artifacts"
+    if uri.store == BLOB_STORE and uri.path.startswith(_OUTPUTS):
+        job, _, rest = uri.path.removeprefix(_OUTPUTS).partition("/")
+        return job, rest.partition("/")[0]
+    return "", ""
 
 
 def made_by(made: Mapping[str, tuple[str, str]]) -> str:
