@@ -17,19 +17,14 @@ from collections import Counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from torchyard.app.monitoring.exposition import Family, Sample, number
+from torchyard.features import features
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 OTHER = "other"
-_OF_WORKSPACE = frozenset(
-    {
-        *("jobs", "metrics", "blobs", "snapshots", "environments", "computes", "compute-sizes"),
-        *("data", "datastores", "url-maps", "models", "components", "experiments", "bundle"),
-        *("quotas", "quota-requests", "people", "audit", "machines", "events", "shells"),
-        *("instances", "sweeps", "online-endpoints", "batch-endpoints", "endpoint-metrics"),
-        *("environment-releases", "release-schedules", "advisories", "pipelines"),
-        "explanations",
-    }
-)
+_OF_WORKSPACE = {
+    "endpoint-metrics",
+    *(noun for each in features() for nouns in each.routes for noun in nouns if noun[0] != "/"),
+}
 _OF_SERVER = frozenset(
     {"attempts", "users", "whoami", "audit", "disk", "gc", "server", "sign-in", "invitations"}
 )
