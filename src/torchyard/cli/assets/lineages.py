@@ -74,7 +74,7 @@ def _show(session: Session, lineage: Lineage) -> None:
         for edge in lineage.edges
     ]
     if not rows and session.form.kind == "table":
-        click.echo("Nothing is known of where it comes from, nor that it was used.", err=True)
+        click.echo("No data leads to it, and nothing was made of it.", err=True)
         return
     tables.rows(session.form, rows, _COLUMNS)
     if not lineage.is_whole:
