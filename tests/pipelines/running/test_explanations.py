@@ -54,7 +54,7 @@ def test_a_first_step_and_a_reused_one_say_so(lab: PipelineLab) -> None:
         ({"command": "other ${{outputs.data}}"}, "the command was `a ${{outputs.data}}` and is"),
         ({"environment_variables": {"SEED": "2"}}, "environment variable `SEED` is new"),
         ({"inputs": {"lr": 0.2}}, "input `lr` is new"),
-        ({"outputs": {"data": {"mode": "upload"}}}, "output `data` was "),
+        ({"outputs": {"data": {"mode": "upload"}}}, "mode of output `data` was "),
         (
             {"distribution": {"type": "pytorch"}},
             "setting `distribution.type` is new: `pytorch`",

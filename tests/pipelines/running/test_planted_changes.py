@@ -32,6 +32,8 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.settings import Settings
 from torchyard.client.pipelines.pipelines import Explanation
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[Project], object]
 
 

@@ -9,6 +9,7 @@ as a notice, and the job is Completed all the same.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from torchyard.base.errors import TorchyardError
 from torchyard.data import assets
@@ -35,10 +36,17 @@ def settle(services: FileServices, job: CommandJob) -> None:
     Completed.
     """
     locations = outputs.destinations_of(job)
-    for name, output in job.spec.outputs.items():
+    for name in job.spec.outputs:
         if not outputs.may_have_files(services, job.workspace, locations[name], if_unknown=True):
             text = f"output `{name}` is empty: the command wrote nothing to "
             outputs.tell(services, job, f"{text}`${{{{outputs.{name}}}}}`")
+    register(services, job, job.spec.outputs)
+
+
+def register(services: FileServices, job: CommandJob, as_assets: Mapping[str, Output]) -> None:
+    """Register outputs of a job under the names that these have, unless they are already."""
+    locations = outputs.destinations_of(job)
+    for name, output in as_assets.items():
         if not output.name:
             continue
         try:

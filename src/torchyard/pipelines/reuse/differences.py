@@ -9,7 +9,7 @@ snapshots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.base.errors import TorchyardError
@@ -21,10 +21,22 @@ _LONGEST = 80
 _BEFORE = 20
 
 FilesOf = Callable[[str], Mapping[str, str]]
-"""The files of a snapshot, by its id, each with its checksum."""
+"""The files of a snapshot, by its id, each with its checksum, a blank and its mode."""
 
-PackagesOf = Callable[[str], Mapping[str, str]]
-"""The versions of the packages in the lock of an environment, by its hash."""
+
+@dataclass(frozen=True)
+class Environment:
+    """What is known of an environment; `packages` are those of its lock, or as they were asked for
+    where there is none.
+    """
+
+    python: str = ""
+    image: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+EnvironmentsOf = Callable[[str, str], tuple[Environment, Environment]]
+"""Of two hashes, in a form in which they can be compared."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +54,21 @@ def between(
     before: Recipe,
     after: Recipe,
     code_of: FilesOf,
-    packages_of: PackagesOf,
+    environments_of: EnvironmentsOf,
 ) -> list[Difference]:
     """
     Args:
         code_of: raises TorchyardError for a snapshot that is gone.
-        packages_of: empty where nobody knows them.
+        environments_of: empty where nobody knows them.
     """
     found = [
         *_code(before, after, code_of),
         *_values("command", "", before["command"], after["command"]),
         *_inputs(before["inputs"], after["inputs"]),
-        *_environment(before, after, packages_of),
+        *_environment(before, after, environments_of),
+        *_outputs(before["outputs"], after["outputs"]),
     ]
-    parts = {"environment variable": "variables", "setting": "settings", "output": "outputs"}
+    parts = {"environment variable": "variables", "setting": "settings"}
     for what, part in parts.items():
         old, new = before[part], after[part]
         for name in sorted({*old, *new}):
@@ -90,26 +103,43 @@ def _code(before: Recipe, after: Recipe, code_of: FilesOf) -> Iterator[Differenc
         more = len(files) - _MOST_FILES
         yield Difference("code", "", f"{more} more files of the code differ")
     if not files:
-        yield Difference("code", "", "the code differs in the modes of files, or is gone")
+        yield Difference("code", "", "the code differs, and is gone")
 
 
 def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old is None or new is None:
-            verb = "is new" if old is None else "is gone"
-            yield Difference("input", name, f"input `{name}` {verb}")
+            yield from _values("input", name, *(each and _said(each) for each in (old, new)))
             continue
-        for key in ("value", "type", "mode"):
-            if old.get(key) != new.get(key):
-                said = "" if key == "value" else f"{key} of "
-                subject = f"{said}input `{name}`"
-                text = f"{subject} was {_shown(old.get(key))} and is {_shown(new.get(key))}"
-                yield Difference("input", name, text)
+        yield from _parts("input", name, old, new, ("type", "mode"))
         if old.get("content") != new.get("content"):
             yield from _content(name, old, new)
-        elif "content" not in new and old.get("path") != new.get("path"):
-            yield from _values("input", name, old.get("path"), new.get("path"))
+        elif "content" not in new and _said(old) != _said(new):
+            yield from _values("input", name, _said(old), _said(new))
+
+
+def _said(job_input: Mapping[str, Any]) -> Any:
+    """As a file has it: a value, or where the data lies."""
+    return job_input.get("value", job_input.get("path"))
+
+
+def _outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            yield from _values("output", name, *(each and each["type"] for each in (old, new)))
+        else:
+            yield from _parts("output", name, old, new, ("type", "mode", "path"))
+
+
+def _parts(
+    what: str, name: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: tuple[str, ...]
+) -> Iterator[Difference]:
+    for key in keys:
+        if old.get(key) != new.get(key):
+            text = f"{key} of {what} `{name}` was {_shown(old.get(key))} and is "
+            yield Difference(what, name, text + _shown(new.get(key)))
 
 
 def _content(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
@@ -121,38 +151,54 @@ def _content(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Itera
     yield Difference("input", name, f"the content of input `{name}` differs{detail}")
 
 
-def _environment(before: Recipe, after: Recipe, packages_of: PackagesOf) -> Iterator[Difference]:
+def _environment(
+    before: Recipe, after: Recipe, environments_of: EnvironmentsOf
+) -> Iterator[Difference]:
     if before["environment"] == after["environment"]:
         return
-    old, new = packages_of(before["environment"]), packages_of(after["environment"])
-    changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    old, new = environments_of(before["environment"], after["environment"])
+    found = []
+    for what, before_it, after_it in (
+        ("Python", old.python, new.python),
+        ("image", old.image, new.image),
+    ):
+        if before_it != after_it:
+            text = f"{what} of the environment: {before_it or 'none'} → {after_it or 'none'}"
+            found.append(Difference("environment", what, text))
+    packages = sorted({*old.packages, *new.packages})
+    changed = [name for name in packages if old.packages.get(name) != new.packages.get(name)]
     for name in changed[:_MOST_FILES]:
-        text = f"package `{name}` of the environment: {old.get(name, 'none')} → " + new.get(
-            name, "none"
-        )
-        yield Difference("environment", name, text)
+        versions = (each.packages.get(name, "none") or "any" for each in (old, new))
+        text = f"package `{name}` of the environment: {' → '.join(versions)}"
+        found.append(Difference("environment", name, text))
     if len(changed) > _MOST_FILES:
         more = len(changed) - _MOST_FILES
-        yield Difference("environment", "", f"{more} more packages of the environment differ")
-    if not changed:
-        text = "the environment differs: its Python, image or variables"
-        yield Difference("environment", "", text)
+        found.append(
+            Difference("environment", "", f"{more} more packages of the environment differ")
+        )
+    yield from found or [Difference("environment", "", "the environment differs")]
 
 
 def _files(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str, str]]:
     """What changed, by path; a file that only moved is said once."""
-    gone = {path: sha for path, sha in old.items() if path not in new}
-    moved = {}
-    for path, sha in new.items():
-        if path not in old:
-            source = next((before for before, each in gone.items() if each == sha), None)
-            if source is not None:
-                moved[path] = source
-                del gone[source]
-    verbs = {path: "differs" if path in old else "is new" for path in new}
-    verbs |= {path: f"was `{source}`" for path, source in moved.items()}
-    found = [(path, verbs[path]) for path, sha in new.items() if old.get(path) != sha]
+    gone = {path: content for path, content in old.items() if path not in new}
+    found = []
+    for path, content in new.items():
+        if path in old:
+            if old[path] != content:
+                found.append((path, _became(old[path], content)))
+            continue
+        source = next((before for before, each in gone.items() if each == content), None)
+        if source is not None:
+            del gone[source]
+        found.append((path, f"was `{source}`" if source is not None else "is new"))
     return sorted([*found, *((path, "is gone") for path in gone)])
+
+
+def _became(old: str, new: str) -> str:
+    """Of a file that is there still; its mode stands behind a blank, where it is known."""
+    (before, _, old_mode), (after, _, new_mode) = old.partition(" "), new.partition(" ")
+    return f"has mode {new_mode}; it was {old_mode}" if before == after else "differs"
 
 
 def _apart(old: Any, new: Any) -> tuple[Any, Any]:

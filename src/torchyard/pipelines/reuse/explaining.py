@@ -7,22 +7,28 @@ Always: what is said of a step is what its recipe was when it was decided.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from torchyard.base.errors import NotFound
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.packages import lock
 from torchyard.jobs import actions as jobs
+from torchyard.jobs.records import store
 from torchyard.jobs.records.types import COMMAND, Job, parse_job
 from torchyard.jobs.requests import job_queries
 from torchyard.jobs.services import Services
 from torchyard.pipelines.records import step_store
 from torchyard.pipelines.records.step_store import Outcome, StepRow
-from torchyard.pipelines.reuse import contents, differences, recipes
-from torchyard.pipelines.reuse.differences import Difference
+from torchyard.pipelines.reuse import differences, made, recipes
+from torchyard.pipelines.reuse.differences import Difference, Environment
 from torchyard.pipelines.reuse.recipes import Recipe
 
 _MOST_EARLIER = 50
+# As pip and conda write them.
+_PACKAGE = re.compile(r"(?P<name>\w[\w.-]*)\s*(?:==?)?(?P<version>.*)")
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ def _step(
         pipeline_id, other = next((each for each in found if each[1].key == row.key), found[0])
         earlier = step_store.recipe_of(connection, pipeline_id, other.number)
     if other.key == row.key:
-        reasons += [] if reasons else [_unusable(other)]
+        reasons += [] if reasons else [_unusable(services, job, other)]
         return Explanation(row.name, row.child_name, False, other.child_name, tuple(reasons))
     found_differences = _between(services, job.workspace, earlier, recipe)
     reasons += [each.text for each in found_differences]
@@ -96,12 +102,17 @@ def _step(
     )
 
 
-def _unusable(other: StepRow) -> str:
+def _unusable(services: Services, pipeline: Job, other: StepRow) -> str:
     """Why the job of a step with the same recipe was not reused."""
-    if other.outcome is Outcome.COMPLETED:
-        return f"what job `{other.child_name}` made with the same inputs is gone, or was replaced"
-    verb = "ran at the same time" if other.outcome is Outcome.LIVE else other.outcome.value
-    return f"job `{other.child_name}` with the same inputs {verb}"
+    if other.outcome is not Outcome.COMPLETED:
+        verb = "ran at the same time" if other.outcome is Outcome.LIVE else other.outcome.value
+        return f"job `{other.child_name}` with the same inputs {verb}"
+    try:
+        job = jobs.get(services, pipeline.workspace, other.child_name)
+    except NotFound:
+        return f"job `{other.child_name}` with the same inputs was deleted"
+    fault = made.find_fault(services, job)
+    return fault or f"what job `{job.name}` made with the same inputs was not there then"
 
 
 def _between(
@@ -110,17 +121,44 @@ def _between(
     found = differences.between(
         before,
         after,
-        lambda id: contents.files_of(services, workspace, f"snapshot:{id}"),
-        lambda environment: _packages(services, environment),
+        lambda id: _files(services, workspace, id),
+        lambda old, new: _environments(services, old, new),
     )
     return tuple(found)
 
 
-def _packages(services: Services, environment: str) -> Mapping[str, str]:
-    """Those of the lock; empty where it is not known any more."""
+def _files(services: Services, workspace: str, snapshot: str) -> Mapping[str, str]:
+    found = services.blobs.of(workspace).snapshot(snapshot).files
+    return {each.path: f"{each.sha256} {each.mode}" for each in found}
+
+
+def _environments(services: Services, old: str, new: str) -> tuple[Environment, Environment]:
+    locked = _locked(services, old), _locked(services, new)
+    is_told = all(locked) and locked[0] != locked[1]
+    with services.db.read() as connection:
+        asked = [store.environment_with(connection, each) for each in (old, new)]
+    before, after = (
+        Environment(
+            str(each.get("python") or ""),
+            str((each.get("image") or {}).get("name") or ""),
+            lock if is_told else _asked_packages(each),
+        )
+        for each, lock in zip(asked, locked, strict=True)
+    )
+    return before, after
+
+
+def _locked(services: Services, environment: str) -> dict[str, str]:
+    """The versions in its lock; empty where that is not known any more, or not yet."""
     build = services.environments.records.row(environment)
     text = build.lock if build is not None else ""
     return {**lock.pins(text), **conda_packages.versions(text)} if text else {}
+
+
+def _asked_packages(environment: Mapping[str, Any]) -> dict[str, str]:
+    lines = [*environment.get("requirements", ()), *environment.get("conda", ())]
+    named = [match for line in lines if (match := _PACKAGE.match(line))]
+    return {match["name"].lower(): match["version"] for match in named}
 
 
 def command(services: Services, job: Job) -> Explanation:

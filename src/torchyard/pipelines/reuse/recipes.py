@@ -16,8 +16,9 @@ from typing import Any
 
 from torchyard.base.blobs import SNAPSHOT_PREFIX
 from torchyard.base.documents import secret_variables
+from torchyard.jobs.files import outputs
 from torchyard.jobs.services import FileServices
-from torchyard.jobs.spec.inputs import LITERAL, Input
+from torchyard.jobs.spec.inputs import LITERAL, Input, Output
 from torchyard.jobs.spec.job_spec import JobSpec
 from torchyard.pipelines.reuse import contents
 
@@ -25,6 +26,8 @@ Recipe = Mapping[str, Any]
 """JSON: `command`, `code` (the id of a snapshot), `environment` (a hash), `inputs`, `outputs`,
 `variables`, `settings`."""
 
+# In the place of an output, which has the name of its job.
+_ANY_JOB = "${{name}}"
 # The files of an input are kept by their names, for explanations, while they are few.
 _MOST_LISTED = 200
 _OF_PLACE = ("path", "files")
@@ -64,7 +67,7 @@ def of_job(
             name: _input(services, workspace, each, paths.get(name, each.path), reads)
             for name, each in job.inputs.items()
         },
-        "outputs": {name: [each.type, each.mode] for name, each in job.outputs.items()},
+        "outputs": {name: _output(workspace, name, each) for name, each in job.outputs.items()},
         "variables": _variables({**dict(job_variables), **job.environment_variables}, job),
         "settings": _settings(job),
     }  # fmt: skip
@@ -91,6 +94,11 @@ def _input(
     found = contents.files_of(services, workspace, path)
     listed = {"files": found} if len(found) <= _MOST_LISTED else {}
     return {**known, "content": contents.digest(found), **listed}
+
+
+def _output(workspace: str, name: str, each: Output) -> dict[str, str]:
+    place = outputs.destination_of(workspace, _ANY_JOB, name, each)
+    return {"type": each.type, "mode": each.mode, "path": place.uri}
 
 
 def _variables(variables: Mapping[str, str], job: JobSpec) -> dict[str, str]:

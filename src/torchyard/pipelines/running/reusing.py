@@ -1,7 +1,8 @@
 """Steps that need not run: one with the same recipe has run before.
 
-Owns: the recipe of a step, finding the job that made the same, whether what it made is still there.
-Leaves: what belongs to a recipe to reuse/, the rows to records/.
+Owns: the recipe of a step, finding the job that made the same.
+Leaves: what belongs to a recipe, and whether what was made is still there, to reuse/, the rows to
+records/.
 Always: what is reused was made by a completed job of the same person in the same workspace, and
 lies as it left it.
 """
@@ -11,13 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchyard.base.errors import DatabaseUnreachable, TorchyardError
-from torchyard.data import actions as data
-from torchyard.jobs.files import outputs
-from torchyard.jobs.records.types import Job, Status, parse_job
+from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.requests import parents, submission
 from torchyard.jobs.services import FileServices
 from torchyard.pipelines.records import step_store
-from torchyard.pipelines.reuse import recipes
+from torchyard.pipelines.reuse import made, recipes
 from torchyard.pipelines.reuse.recipes import Recipe
 
 
@@ -61,27 +60,6 @@ def find(services: FileServices, pipeline: Job, key: str) -> Made | None:
         job, other = by_id.get(row.child_id or 0), by_id.get(pipeline_id)
         if job is None or job.deleted or other is None or (job.workspace, job.owner) != own:
             continue
-        if job.status is Status.COMPLETED and _is_there(services, job):
+        if job.status is Status.COMPLETED and not made.find_fault(services, job):
             return Made(job, other.name)
     return None
-
-
-def _is_there(services: FileServices, job: Job) -> bool:
-    """Whether the outputs of a job lie as it left them, where no other job writes."""
-    spec = parse_job(job).spec
-    for name, place in outputs.destinations(job).items():
-        if place.is_shared or spec.outputs[name].mode == "direct":
-            return False
-        try:
-            location = data.locate(services.db, services.datastores, job.workspace, place.uri)
-            known = data.checksums_of(services.db, job.workspace, location)
-            if place.file:
-                entry = location.files.entry(location.path)
-                there = {} if entry is None else {"": entry.mark}
-            else:
-                there = {entry.path: entry.mark for entry in location.files.walk(location.path)}
-        except TorchyardError:
-            return False
-        if there != {path: checksum.mark for path, checksum in known.items()}:
-            return False
-    return True

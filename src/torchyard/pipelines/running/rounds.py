@@ -10,17 +10,18 @@ round, and however often, a step is started once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection
 
 from torchyard.base.errors import DatabaseUnreachable, DiskFull, TorchyardError
 from torchyard.jobs import actions as jobs
-from torchyard.jobs.files import outputs
-from torchyard.jobs.records.types import Job, JobError, Status
+from torchyard.jobs.files import output_assets, outputs
+from torchyard.jobs.records.types import Job, JobError, Status, parse_job
 from torchyard.jobs.requests import parent_logs, parents, submission
 from torchyard.jobs.services import FileServices, RecordServices, Services
+from torchyard.jobs.spec.inputs import Output
 from torchyard.pipelines.records import step_store
 from torchyard.pipelines.records.step_store import Outcome, PipelineRow, StepRow
 from torchyard.pipelines.reuse import recipes
@@ -243,7 +244,7 @@ def _start(services: Services, state: _State, step: StepRow) -> None:
     if is_reusable and _runs_equal(state, step):
         state.log.append(f"step {step.name} waits: another one with the same inputs runs")
         return
-    if is_reusable and _reuse(services, state, step):
+    if is_reusable and _reuse(services, state, step, checked.spec.outputs):
         return
     owner = Identity(state.job.owner, TokenKind.PERSON)
 
@@ -266,11 +267,14 @@ def _runs_equal(state: _State, step: StepRow) -> bool:
     return bool(step.key) and any(other.key == step.key for other in state.of(Outcome.LIVE))
 
 
-def _reuse(services: Services, state: _State, step: StepRow) -> bool:
-    """Whether the step is one that has run before."""
+def _reuse(
+    services: Services, state: _State, step: StepRow, as_assets: Mapping[str, Output]
+) -> bool:
+    """Whether the step is one that has run before; what it made becomes the assets it is to be."""
     made = reusing.find(services, state.job, step.key) if step.key else None
     if made is None:
         return False
+    output_assets.register(services, parse_job(made.job), as_assets)
     now = services.clock.now()
     step = replace(
         step,
