@@ -9,9 +9,12 @@ import pytest
 from jobs import support
 from pipelines.running.pipeline_lab import PipelineLab, identity, source, step, taking
 from torchyard.base.errors import Conflict
-from torchyard.jobs.cleanup import deletion
+from torchyard.data import assets
+from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.records.types import Status
+from torchyard.jobs.requests import job_queries
+from torchyard.jobs.requests.run_search import Condition, Question, View
 from torchyard.pipelines import actions
 from torchyard.pipelines.records import step_store
 
@@ -121,3 +124,27 @@ def test_equal_steps_of_one_pipeline_run_once(lab: PipelineLab) -> None:
     assert lab.running() == ["a"] and lab.outcomes["same"] == ""
     lab.run()
     assert lab.steps["same"].child_name == "p_a" and lab.steps["same"].reused_from == "p"
+
+
+def test_reused_jobs_are_among_the_pipelines_children(ran: PipelineLab) -> None:
+    again(ran, {**TWO, "b": taking("other", "a")})
+    found = job_queries.list_in(ran.services, support.WORKSPACE, parent="q")
+    assert {job.name for job in found} == {"p_a", "q_b"}
+    view = View([Condition("tag", "mlflow.parentRunId", "=", "q")], (), False)
+    implied = {"mlflow.parentRunId": "parent"}
+    for few in (0, 100):  # by the order of runs, and by the candidates
+        with ran.services.db.read() as connection:
+            ids = Question(connection, [ran.pipeline.experiment_id], view, implied, few=few).ids()
+        assert set(ids) == {job.id for job in found}
+    deletion.delete(ran.services, support.WORKSPACE, Choice(["q"]), "me")
+    removal.work(ran.services)
+    of_first = job_queries.list_in(ran.services, support.WORKSPACE, parent="p")
+    assert {job.name for job in of_first} == {"p_a", "p_b"}
+
+
+def test_what_a_reused_step_makes_becomes_its_asset(ran: PipelineLab) -> None:
+    named = {**source("a"), "outputs": {"data": {"name": "kept"}}}
+    for name in ("q", "r"):
+        assert again(ran, {**TWO, "a": named}, name) == []
+    (asset,) = assets.list_versions(ran.services.db, support.WORKSPACE)
+    assert (asset.name, asset.version, asset.job) == ("kept", "1", "p_a")

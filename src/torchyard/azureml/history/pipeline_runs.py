@@ -1,8 +1,8 @@
 """The steps of a pipeline in the run history.
 
-Owns: the property by which people's code tells the steps of a pipeline apart.
+Owns: the properties by which people's code tells the steps of a pipeline apart, and reused ones.
 Leaves: a run's other JSON to runs.py, a pipeline's ARM resource to arm/pipeline_resources.py.
-Always: it is the name of the step's component, or of the step where the component is its own.
+Always: a step's module is its component, or the step where the component is its own.
 
 Source: azureml-examples, the notebooks of pipelines at batch endpoints.
 """
@@ -22,17 +22,32 @@ from torchyard.pipelines.actions import ShownStep
 _MODULE = "azureml.moduleName"
 
 
-def modules(services: RecordServices, job: Job | None) -> dict[str, str]:
-    """The property of each step, by the step's job; none for a job that is not a pipeline."""
+def steps_of(services: RecordServices, job: Job | None) -> dict[str, dict[str, str]]:
+    """The properties of each step, by the step's job; none for a job that is not a pipeline."""
     if job is None or job.type != KIND:
         return {}
-    return {step.row.child_name: _module(step) for step in actions.steps(services, job)}
+    return {step.row.child_name: _properties(step) for step in actions.steps(services, job)}
 
 
-def with_module(run: Mapping[str, Any], modules: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON of a run that may be a step's."""
-    name = modules.get(run["runId"])
-    return {**run, "properties": {_MODULE: name, **run["properties"]}} if name else dict(run)
+def as_child(
+    run: Mapping[str, Any], parent: str, steps: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """The JSON of a run that may be a step's, also one that the parent reuses."""
+    found = steps.get(run["runId"])
+    if found is None:
+        return dict(run)
+    return {**run, "parentRunId": parent, "properties": {**found, **run["properties"]}}
+
+
+def _properties(step: ShownStep) -> dict[str, str]:
+    properties = {_MODULE: _module(step)}
+    if step.row.reused_from:
+        properties |= {
+            "azureml.isreused": "true",
+            "azureml.reusedrunid": step.row.child_name,
+            "azureml.reusedpipelinerunid": step.row.reused_from,
+        }
+    return properties
 
 
 def _module(step: ShownStep) -> str:

@@ -185,9 +185,9 @@ def list_children(
         jobs = _scoring_step(services.db, call, name)
     children = jobs[:limit]
     pipeline = actions.find_by_name(services.db, call.workspace.name, name)
-    modules = pipeline_runs.modules(services, pipeline)
+    steps = pipeline_runs.steps_of(services, pipeline)
     found = [_json_for(followers, call, job) for job in children]
-    body = _page(call, [pipeline_runs.with_module(run, modules) for run in found])
+    body = _page(call, [pipeline_runs.as_child(run, name, steps) for run in found])
     if len(jobs) > limit:
         body["continuationToken"] = str(children[-1].id)
         if is_azure_ai_ml:

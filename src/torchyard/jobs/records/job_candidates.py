@@ -28,6 +28,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from torchyard.jobs.records import adoptions
 from torchyard.jobs.records.store import jobs
 from torchyard.jobs.records.tag_store import job_tags, key_of, value_of
 
@@ -136,7 +137,8 @@ def of_column(column: ColumnElement[Any], values: Sequence[Any]) -> Source:
 def of_parent(names: Sequence[str]) -> Source:
     # As the index says it, which has only these.
     has_parent = jobs.c.parent != literal_column("''")
-    return [select(jobs.c.id).where(one_of(jobs.c.parent, names), has_parent)]
+    own = select(jobs.c.id).where(one_of(jobs.c.parent, names), has_parent)
+    return [own, adoptions.adopted_by(names)]
 
 
 def of_submission(since: datetime | None, until: datetime | None) -> Source:

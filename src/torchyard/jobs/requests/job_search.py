@@ -39,7 +39,7 @@ from sqlalchemy import (
 )
 
 from torchyard.jobs.history.history_store import PARAM_NUMBER, PARAM_START, metrics, params
-from torchyard.jobs.records import job_candidates, store, text_index
+from torchyard.jobs.records import adoptions, job_candidates, store, text_index
 from torchyard.jobs.records.job_candidates import Having, Source
 from torchyard.jobs.records.store import RUN_NAME, jobs, tag_of
 from torchyard.jobs.records.types import COMMAND, RUN, Job, Status
@@ -293,10 +293,11 @@ def _conditions(job_filter: JobFilter, dialect: str) -> list[ColumnElement[bool]
         jobs.c.experiment_id: job_filter.experiment_id,
         jobs.c.status: None if job_filter.status is None else job_filter.status.value,
         jobs.c.archived: job_filter.archived,
-        jobs.c.parent: job_filter.parent or None,
         jobs.c.owner: job_filter.owner or None,
     }
     wheres += [column == value for column, value in same.items() if value is not None]
+    if job_filter.parent:
+        wheres.append(adoptions.is_child_of((job_filter.parent,)))
     if job_filter.types:
         wheres.append(jobs.c.type.in_(job_filter.types))
     if not job_filter.with_trials:

@@ -41,7 +41,7 @@ from sqlalchemy import (
 )
 
 from torchyard.jobs.history.history_store import metrics, params
-from torchyard.jobs.records import job_candidates, text_index
+from torchyard.jobs.records import adoptions, job_candidates, text_index
 from torchyard.jobs.records.dataset_inputs import run_datasets
 from torchyard.jobs.records.experiment_store import experiments
 from torchyard.jobs.records.store import RUN_NAME, jobs, tag_of
@@ -295,11 +295,18 @@ class _Runs:
             return
         side = self._side(condition.kind, condition.key)
         holds = _holds(side, condition, self._dialect)
+        if condition.operator in ("=", "IN") and self._is_parent(condition):
+            names = condition.value if condition.operator == "IN" else (condition.value,)
+            holds = or_(holds, jobs.c.id.in_(adoptions.adopted_by(names)))
         if condition.kind in ("metric", "param"):
             # The runs come in the order of the page until it is full; a plain condition would have
             # the database begin with all metrics that fit.
             holds = func.coalesce(holds, false())
         self.wheres.append(holds)
+
+    def _is_parent(self, condition: Condition) -> bool:
+        implied = self._implied.get(condition.key) if condition.kind == "tag" else None
+        return "parent" in (implied, condition.kind == "attribute" and condition.key)
 
     def sort(self, order: Order) -> None:
         self.orders += _sorted_by(self._side(order.kind, order.key), order)

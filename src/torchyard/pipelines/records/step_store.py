@@ -32,6 +32,7 @@ from sqlalchemy import (
 
 from torchyard.base.db import Instant, metadata
 from torchyard.base.documents import secret_variables
+from torchyard.jobs.records import adoptions
 from torchyard.pipelines.spec.plan import Made, Taken
 
 TYPE = "pipeline"
@@ -140,6 +141,8 @@ def add(
         for step, document in zip(rows, documents, strict=True)
     ]
     connection.execute(insert(steps), values)
+    for step in rows:
+        _adopt(connection, row.job_id, step)
 
 
 def pipeline_of(connection: Connection, job_id: int) -> PipelineRow | None:
@@ -205,7 +208,7 @@ def know(connection: Connection, job_id: int, number: int, key: str, recipe: Any
 
 
 def reuse(connection: Connection, job_id: int, step: StepRow, now: datetime) -> None:
-    """Note that a step is one that has run before."""
+    """Note that a step is one that has run before; its job is one of the pipeline's, too."""
     here = (steps.c.job_id == job_id, steps.c.number == step.number)
     values = {
         "outcome": step.outcome.value,
@@ -215,6 +218,12 @@ def reuse(connection: Connection, job_id: int, step: StepRow, now: datetime) -> 
         "ended_at": now,
     }
     connection.execute(update(steps).where(*here).values(values))
+    _adopt(connection, job_id, step)
+
+
+def _adopt(connection: Connection, job_id: int, step: StepRow) -> None:
+    if step.reused_from and step.child_id is not None:
+        adoptions.adopt(connection, job_id, step.child_id)
 
 
 def recipe_of(connection: Connection, job_id: int, number: int) -> Any:
