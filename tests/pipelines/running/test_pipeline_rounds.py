@@ -151,6 +151,20 @@ def test_a_round_that_fails_after_a_step_was_stored_does_not_start_it_again(
     assert lab.pipeline.status is Status.COMPLETED
 
 
+def test_a_step_takes_the_file_that_another_made(lab: PipelineLab) -> None:
+    file = {"type": "uri_file"}
+    made = step("make ${{outputs.data}}", outputs={"data": file})
+    taken = step("x", inputs={"a": {**file, "path": "${{parent.jobs.a.outputs.data}}"}})
+    lab.create({"a": made, "b": taken})
+    lab.run()
+    assert lab.job("b").document["inputs"]["a"]["path"].endswith("/azureml/p_a/data/data")
+    lab.name = "q"
+    lab.create({"a": {**made, "command": "none ${{outputs.data}}"}, "b": taken})
+    lab.run(empty=["a"])
+    assert lab.outcomes == {"a": "completed", "b": "failed"}
+    assert "job `q_a` wrote no file to its output `data`" in lab.steps["b"].reason
+
+
 def test_a_step_that_can_not_be_started_says_why(lab: PipelineLab) -> None:
     lab.create({"a": source(), "b": taking("b", "a"), "c": taking("c", "b")})
     taken = {"command": "true", "environment": "python", "name": "p_b"}
