@@ -18,6 +18,7 @@ import pytest
 import torchyard
 from cli.relay import Relay
 from cli.served_workspace import ServedWorkspace
+from eventually import eventually
 from torchyard import Client, Input, Output, Stage, command
 from torchyard.base import errors
 from torchyard.base.errors import InvalidInput
@@ -262,3 +263,22 @@ def test_a_job_can_be_copied_and_pickled(client: Client, server: ServedWorkspace
     )
     assert copy.copy(client.jobs.get("a")) == client.jobs.get("a")
     assert copy.deepcopy(stage) == stage and pickle.loads(pickle.dumps(stage)) == stage
+
+
+def test_a_pipeline_component_brings_the_files_of_its_steps(
+    client: Client, server: ServedWorkspace, tmp_path: Path
+) -> None:
+    folder = tmp_path / "there"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "prep.py").write_text("print()\n")
+    (folder / "prep.yml").write_text(
+        "name: prep\ntype: command\ncommand: python prep.py\ncode: src\nenvironment: python\n"
+    )
+    document = {"name": "outer", "type": "pipeline", "jobs": {"a": {"component": "prep.yml"}}}
+    client.components.create(document, folder)
+    node = {"type": "pipeline", "component": "azureml:outer@latest"}
+    client.jobs.create({"name": "uses", "type": "pipeline", "jobs": {"inner": node}})
+    eventually(lambda: client.pipelines.steps("uses")[0].job, "its step to start")
+    snapshot = server.document("uses_inner-a")["code"].removeprefix("snapshot:")
+    files = server.services.blobs.of(server.name).snapshot(snapshot).files
+    assert [file.path for file in files] == ["prep.py"]

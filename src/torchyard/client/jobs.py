@@ -129,6 +129,7 @@ class Jobs(JobReader):
         folder: Path | None = None,
         *,
         name: str = "",
+        reuse: bool = True,
         progress: Progress | None = None,
     ) -> Job:
         """Submit a job; returns at once.
@@ -140,13 +141,17 @@ class Jobs(JobReader):
             document: what `command()` or a `@pipeline` built, or a job file's mapping.
             folder: what local paths are relative to; the current one when None.
             name: the job's name when the document has none.
+            reuse: False runs every step of a pipeline, as `force_rerun` under its `settings` does.
             progress: called as files are uploaded.
 
         Raises:
             InvalidInput: the document is wrong; `at` says where.
             Conflict: another job has this name.
         """
-        return self._send(self._path, document, folder, name, progress)
+        body = _document(document)
+        if not reuse:
+            _force_rerun(body)
+        return self._send(self._path, body, folder, name, progress)
 
     def retry(
         self,
@@ -609,6 +614,21 @@ def _document(document: Mapping[str, Any] | JobDocument) -> dict[str, Any]:
         )
     body: dict[str, Any] = to_dict()
     return body
+
+
+def _force_rerun(body: dict[str, Any]) -> None:
+    from torchyard.client.snapshots import job_files
+
+    kind = job_files.kind_of(body)
+    if kind != job_files.PIPELINE:
+        raise InvalidInput(
+            f"only steps of a pipeline are reused, and this is a job of type `{kind}`",
+            "leave out `--no-reuse` or `reuse=False`: it runs each time",
+            at=("type",),
+        )
+    settings = body.get("settings") or {}
+    if isinstance(settings, Mapping):  # otherwise the server reports the error
+        body["settings"] = {**settings, "force_rerun": True}
 
 
 def _deletion(raw: Json) -> Deletion:

@@ -173,3 +173,14 @@ def test_a_pipeline_component_is_shown_by_its_steps_and_updated(
     assert re.search(r"^both +1 +pipeline ", yard("component", "list").text, re.M)
     updated = yard("component", "update", "-f", "both.yml", "--description", "two of them")
     assert updated.code == 0 and "two of them" in yard("component", "show", "-n", "both").text
+
+
+def test_without_reuse_every_step_is_to_run(server: ServedWorkspace, yard: Yard) -> None:
+    settings = {"force_rerun": False, "continue_on_step_failure": False}
+    Path("pipeline.yml").write_text(yaml.safe_dump({**PIPELINE, "settings": settings}))
+    assert yard("job", "create", "-f", "pipeline.yml", "--no-reuse").code == 0
+    assert server.document("chain")["settings"] == {**settings, "force_rerun": True}
+    Path("job.yml").write_text("command: x\nenvironment: python\ntype: command\n")
+    refused = yard("job", "create", "-f", "job.yml", "--no-reuse")
+    assert refused.code == 2
+    assert refused.err.startswith("error: job.yml:3:1: ") and "\nhint: " in refused.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from torchyard.shared import locks
 from torchyard.shared.plan import LaunchPlan
 
 NAS = "azureml://datastores/nas/paths"
+FILE = {"type": "uri_file"}
 
 
 @pytest.fixture
@@ -189,10 +191,12 @@ def test_outputs_go_where_they_are_told(yard: Yard, services: Services, tmp_path
             "file": {"type": "uri_file", "path": f"{NAS}/one/result.txt"},
             "home": {"path": "azureml://datastores/${{default_datastore}}/paths/x"},
             "text": {"path": f"{NAS}/t", "mode": "direct"},
+            "table": {"type": "uri_file", "path": f"{NAS}/t/", "mode": "direct"},
         },
     )
     plan = yard.plan(job)
     assert (plan.outputs["file"].file, plan.outputs["text"].value) == ("result.txt", f"{NAS}/t/")
+    assert plan.outputs["table"].value == f"{NAS}/t/table"
     for output, path in (
         ("plain", "m.pt"), ("there", "a/b.bin"), ("file", "result.txt"), ("home", "h"),
     ):  # fmt: skip
@@ -281,6 +285,52 @@ def test_what_one_job_left_another_reads(yard: Yard, services: Services) -> None
     assert data_sources.find(services, WORKSPACE, path) == f"{NAS}/made/deep"
     second = submit(services, inputs={"data": {"path": path}})
     assert yard.plan(second).inputs["data"].source.endswith("nas/made/deep")
+
+
+def test_what_a_job_left_empty_is_an_empty_folder_and_no_file(
+    yard: Yard, services: Services
+) -> None:
+    first = submit(services, name="first", outputs={"o": {"path": f"{NAS}/made"}, "f": FILE})
+    yard.plan(first)
+    _finish(yard, first)
+    for kind in ("uri_folder", "mltable", "custom_model"):
+        document = {"type": kind, "path": "azureml://jobs/first/outputs/o"}
+        plan = yard.plan(submit(services, inputs={"data": document})).inputs["data"]
+        assert services.blobs.of(WORKSPACE).snapshot(plan.snapshot).files == ()
+    with pytest.raises(InvalidSpec) as refused:
+        submit(services, inputs={"data": {**FILE, "path": "azureml://jobs/first/outputs/f"}})
+    assert refused.value.at == ("inputs", "data", "path")
+    assert "no file to its output `f`" in refused.value.message
+
+
+def test_what_was_taken_away_is_not_an_empty_folder(
+    yard: Yard, services: Services, tmp_path: Path
+) -> None:
+    job = submit(services, name="first", outputs={"o": {"path": f"{NAS}/made"}})
+    yard.plan(job)
+    _write(services, job, "o", "a.csv", b"1")
+    _finish(yard, job)
+    shutil.rmtree(tmp_path / "nas" / "made")
+    with pytest.raises(InvalidSpec, match="has nothing at `o`"):
+        submit(services, inputs={"data": {"path": "azureml://jobs/first/outputs/o"}})
+
+
+def test_an_output_that_is_a_file_is_taken_as_one(yard: Yard, services: Services) -> None:
+    outputs = {"plain": FILE, "below": {**FILE, "path": f"{NAS}/made/"}, "named": {**FILE}}
+    outputs["named"] |= {"name": "scores"}
+    job = submit(services, name="first", outputs=outputs)
+    yard.plan(job)
+    for output in outputs:
+        _write(services, job, output, output, b"1")
+    _finish(yard, job)
+    for output in outputs:
+        path = f"azureml://jobs/first/outputs/{output}"
+        inputs = yard.plan(
+            submit(services, inputs={"file": {**FILE, "path": path}, "folder": {"path": path}})
+        ).inputs
+        assert inputs["file"].source == f"{inputs['folder'].source}/{output}"
+    asset = assets.get(services.db, WORKSPACE, "scores", "1")
+    assert asset.uri.endswith("/first/named/named")
 
 
 def test_a_place_depends_on_the_job_alone() -> None:

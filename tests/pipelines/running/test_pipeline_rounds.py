@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobs import support
 from pipelines.running.pipeline_lab import PipelineLab, source, step, taking
 from torchyard.base import files
-from torchyard.base.errors import Conflict
+from torchyard.base.errors import Conflict, InvalidSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.cleanup import deletion
 from torchyard.jobs.cleanup.deletion import Choice
@@ -149,6 +151,40 @@ def test_a_round_that_fails_after_a_step_was_stored_does_not_start_it_again(
     assert lab.outcomes == {"a": "live", "x": "live"}
     lab.run()
     assert lab.pipeline.status is Status.COMPLETED
+
+
+def test_a_step_takes_the_file_that_another_made(lab: PipelineLab) -> None:
+    file = {"type": "uri_file"}
+    made = step("make ${{outputs.data}}", outputs={"data": file})
+    taken = step("x", inputs={"a": {**file, "path": "${{parent.jobs.a.outputs.data}}"}})
+    lab.create({"a": made, "b": taken})
+    lab.run()
+    assert lab.job("b").document["inputs"]["a"]["path"].endswith("/azureml/p_a/data/data")
+    lab.name = "q"
+    lab.create({"a": {**made, "command": "none ${{outputs.data}}"}, "b": taken})
+    lab.run(empty=["a"])
+    assert lab.outcomes == {"a": "completed", "b": "failed"}
+    assert "job `q_a` wrote no file to its output `data`" in lab.steps["b"].reason
+
+
+def test_what_another_step_writes_is_looked_for_when_the_step_starts(lab: PipelineLab) -> None:
+    shared = "azureml://datastores/workspaceblobstore/paths/shared"
+    made = source("a") | {"outputs": {"data": {"path": f"{shared}/"}}}
+    after = {"a": "${{parent.jobs.a.outputs.data}}"}
+
+    def reader(path: str) -> dict[str, Any]:
+        return step("x", inputs={**after, "f": {"type": "uri_file", "path": path}})
+
+    jobs = {"a": made, "b": reader(f"{shared}/made.txt"), "c": reader(f"{shared}/none.txt")}
+    lab.create(jobs)
+    lab.run()
+    assert lab.outcomes == {"a": "completed", "b": "completed", "c": "failed"}
+    assert "there is nothing at `shared/none.txt`" in lab.steps["c"].reason
+    lab.name = "q"
+    own = {**reader(f"{shared}er/x"), "outputs": {"o": {"path": f"{shared}er"}}}
+    with pytest.raises(InvalidSpec) as refused:
+        lab.create({**jobs, "own": own})
+    assert refused.value.at == ("jobs", "own", "inputs", "f", "path")
 
 
 def test_a_step_that_can_not_be_started_says_why(lab: PipelineLab) -> None:

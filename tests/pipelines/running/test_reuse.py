@@ -66,6 +66,13 @@ def test_a_pipeline_can_be_forced(ran: PipelineLab) -> None:
     assert again(ran, TWO, settings={"force_rerun": True}) == ["a", "b"]
 
 
+def test_what_a_step_left_empty_is_handed_on_and_reused(lab: PipelineLab) -> None:
+    lab.create(TWO)
+    lab.run(empty=["a"])
+    assert lab.outcomes == {"a": "completed", "b": "completed"}
+    assert again(lab, TWO) == []
+
+
 def test_what_was_deleted_or_failed_is_not_reused(ran: PipelineLab) -> None:
     deletion.delete(ran.services, support.WORKSPACE, Choice(names=("p",)), support.ME.user)
     assert again(ran, TWO) == ["a", "b"]

@@ -73,7 +73,7 @@ def _location(services: RecordServices, call: Call, asset_id: str) -> tuple[str,
         location = outputs.destinations(job).get(name)
         if location is None:
             raise NotFound(f"job `{output.job}` has no output `{output.output}`")
-        return location.uri, parse_job(job).spec.outputs[name].type
+        return location.data_uri, parse_job(job).spec.outputs[name].type
     reader = Reader(workspace, lambda code_id: "")
     reference = reader.reference(asset_id, "models")
     if reference != asset_id:

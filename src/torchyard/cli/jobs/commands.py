@@ -89,6 +89,7 @@ _CHANGEABLE = ("display_name", "description", "tags", "experiment_name")
     is_flag=True,
     help="Run a script written for GPUs on the CPU, to try it out; recorded on the job.",
 )
+@click.option("--no-reuse", is_flag=True, help="Run every step of a pipeline.")
 @common
 def create(
     session: Session,
@@ -100,6 +101,7 @@ def create(
     save_as: str,
     web: bool,
     rehearse_on_cpu: bool,
+    no_reuse: bool,
 ) -> int:
     """Submit a job.
 
@@ -114,7 +116,8 @@ def create(
     if save_as and (not Path(save_as).absolute().parent.is_dir() or Path(save_as).is_dir()):
         # Checked before the job is submitted.
         raise InvalidInput(f"`{save_as}` can't be written", "name a file in an existing folder")
-    job = creation.create(session, file or argument or "", assignments, name, rehearse_on_cpu)
+    path = file or argument or ""
+    job = creation.create(session, path, assignments, name, rehearse_on_cpu, not no_reuse)
     if save_as:
         import json
 

@@ -26,19 +26,22 @@ def create(
     assignments: tuple[str, ...],
     name: str,
     rehearse_on_cpu: bool = False,
+    reuse: bool = True,
 ) -> Job:
     document = document_from(file, assignments)
     if rehearse_on_cpu:
         _rehearse(document)
-    return submit(session, document, name)
+    return submit(session, document, name, reuse)
 
 
-def submit(session: Session, document: Document, name: str = "") -> Job:
+def submit(session: Session, document: Document, name: str = "", reuse: bool = True) -> Job:
     """Submit a document that was read or made."""
     client = session.client()
     try:
         with progress.uploading() as sent:
-            job = client.jobs.create(document.value, document.folder, name=name, progress=sent)
+            job = client.jobs.create(
+                document.value, document.folder, name=name, reuse=reuse, progress=sent
+            )
     except KeyboardInterrupt:
         click.echo("\nThe job may have been submitted: see `yard job list`.", err=True)
         raise

@@ -41,12 +41,12 @@ from torchyard.client.snapshots.walk import CODE_LIMITS, Found, LeftOut, Limits
 
 LEFT_OUT = "torchyard.left_out"
 _MOST_LEFT_OUT = 4000
-_PIPELINE = "pipeline"
+PIPELINE = "pipeline"
 # The keys of each kind that are looked at; the paths of other kinds may mean anything.
 _KEYS: dict[str, tuple[str, ...]] = {
     "command": ("component", "code", "inputs", "environment"),
     "sweep": ("trial", "inputs"),
-    _PIPELINE: ("component", "inputs", "jobs"),
+    PIPELINE: ("component", "inputs", "jobs"),
 }
 # A trial's inputs are the sweep's.
 _TRIAL_KEYS = ("code", "environment")
@@ -174,13 +174,13 @@ def find_all(
 ) -> tuple[JobFiles, list[TorchyardError]]:
     """The same, and what is wrong with things that are left out of its document."""
     body: dict[str, Any] = _unshared(document)
-    is_pipeline = _kind(body) == _PIPELINE
+    is_pipeline = kind_of(body) == PIPELINE
     finder = _Finder(limits, None if is_pipeline else {})
     with finder.reporting():
         if file is not None and not is_pipeline:
             code_includes.add_listed(body, file, (), finder.places)
         files = () if file is None else (Path(os.path.realpath(file)),)
-        finder.visit(_Part(body, (), folder, files), _KEYS.get(_kind(body), ()))
+        finder.visit(_Part(body, (), folder, files), _KEYS.get(kind_of(body), ()))
     if finder.errors:
         body = without(body, [error.at for error in finder.errors])
     codes = [*finder.clones, *(path.at for path in finder.paths if path.at[-1:] == ("code",))]
@@ -231,7 +231,7 @@ def _unshared(value: Any) -> Any:
     return [_unshared(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _kind(document: Mapping[str, Any]) -> str:
+def kind_of(document: Mapping[str, Any]) -> str:
     """The type of a job or component, guessed from its keys where it is left out."""
     kind = document.get("type")
     if isinstance(kind, str) and kind.strip():
@@ -240,7 +240,7 @@ def _kind(document: Mapping[str, Any]) -> str:
         return "command"
     if {"trial", "search_space"} & set(document):
         return "sweep"
-    return _PIPELINE if "jobs" in document else "" if "task" in document else "command"
+    return PIPELINE if "jobs" in document else "" if "task" in document else "command"
 
 
 def _is_component_file(text: str) -> bool:
@@ -309,7 +309,7 @@ class _Finder:
             if isinstance(node, dict):
                 inner = _Part(node, (*part.at, "jobs", name), part.folder, part.files)
                 with self.reporting():
-                    self.visit(inner, _KEYS.get(_kind(node), ()))
+                    self.visit(inner, _KEYS.get(kind_of(node), ()))
 
     def _find_component(self, part: _Part, key: str) -> None:
         """Put a component's file in its place, and what it names."""
@@ -326,7 +326,7 @@ class _Finder:
                 component = {name: component[name] for name in component if name in _OF_TRIAL_FILE}
             part.body[key] = component
         if isinstance(component, dict):
-            keys = _TRIAL_KEYS if key == "trial" else _KEYS.get(_kind(component), ())
+            keys = _TRIAL_KEYS if key == "trial" else _KEYS.get(kind_of(component), ())
             self.visit(_Part(component, at, folder, files), keys)
 
     def _find_code(self, part: _Part) -> None:

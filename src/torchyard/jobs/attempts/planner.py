@@ -274,7 +274,7 @@ def _outputs(job: CommandJob) -> dict[str, OutputPlan]:
 
 def _output(output: Output, location: OutputPlace) -> OutputPlan:
     if output.mode == "direct":
-        return OutputPlan(output.type, output.mode, value=location.uri)
+        return OutputPlan(output.type, output.mode, value=location.data_uri)
     is_shared = location.is_shared and output.mode == RW_MOUNT
     return OutputPlan(output.type, output.mode, file=location.file, is_shared=is_shared)
 

@@ -17,7 +17,7 @@ from torchyard.data.types import Pinned
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import outputs
-from torchyard.jobs.records.types import Job
+from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.services import FileServices, RecordServices
 
 _ARTIFACTS = ("artifacts", "default")
@@ -27,8 +27,11 @@ def is_job_path(path: str) -> bool:
     return uris.job_output(path) is not None
 
 
-def find(services: RecordServices, workspace: str, path: str) -> str:
+def find(services: RecordServices, workspace: str, path: str, type: str = "uri_folder") -> str:
     """The datastore URI of a job's output or artifact.
+
+    Args:
+        type: as what it is taken: of an output that is a file, `uri_file` means the file itself.
 
     Raises:
         NotFound: no such job, or it has no such output.
@@ -36,10 +39,21 @@ def find(services: RecordServices, workspace: str, path: str) -> str:
     job_uri = uris.job_output(path)
     assert job_uri is not None, path
     job = actions.get(services, workspace, job_uri.job)
-    if job_uri.output in _ARTIFACTS:
+    if job_uri.output in _ARTIFACTS and not _names_output(job, job_uri.output):
         return str(DatastoreUri(ARTIFACT_STORE, _join(artifacts_of(job.name), job_uri.path)))
     job, output = outputs.maker(services, job, job_uri.output)
-    return str(_of_output(job, replace(job_uri, output=output)))
+    return str(_of_output(job, replace(job_uri, output=output), type))
+
+
+def is_left_empty(services: FileServices, job: Job, uri: str) -> bool:
+    """Whether a job that completed wrote nothing to its output there, where nothing is now.
+
+    Raises:
+        NotFound: the datastore does not exist any more.
+    """
+    location = data.locate(services.db, services.datastores, job.workspace, uri)
+    written = data.checksums_of(services.db, job.workspace, location)
+    return job.status is Status.COMPLETED and not written
 
 
 def pin(
@@ -52,7 +66,7 @@ def pin(
         NotFound: no such job, output, datastore, asset, file or folder.
     """
     if is_job_path(path):
-        path = find(services, workspace, path)
+        path = find(services, workspace, path, type)
     return data.pin(services.db, services.datastores, workspace, type, path, mode)
 
 
@@ -64,13 +78,18 @@ def asset_uri(services: FileServices, workspace: str, type: str, path: str) -> s
         NotFound: no such job, output, datastore or asset.
     """
     if is_job_path(path):
-        path = find(services, workspace, path)
+        path = find(services, workspace, path, type)
     stores = services.datastores
     pinned = data.pin(services.db, stores, workspace, type, path, "ro_mount", may_be_missing=True)
     return pinned.path
 
 
-def _of_output(job: Job, job_uri: uris.JobUri) -> DatastoreUri:
+def _names_output(job: Job, output: str) -> bool:
+    """Whether an output of that name is not, as in Azure, what the job wrote to ./outputs."""
+    return f"outputs.{output}" in str(job.document.get("command"))
+
+
+def _of_output(job: Job, job_uri: uris.JobUri, type: str) -> DatastoreUri:
     locations = outputs.destinations(job)
     output_place = locations.get(job_uri.output)
     if output_place is None:
@@ -82,7 +101,8 @@ def _of_output(job: Job, job_uri: uris.JobUri) -> DatastoreUri:
                 "`artifacts` is what it wrote to `./outputs`",
             ),
         )
-    return DatastoreUri(output_place.store, _join(output_place.path, job_uri.path))
+    path = job_uri.path or (output_place.inside if type == "uri_file" else "")
+    return DatastoreUri(output_place.store, _join(output_place.path, path))
 
 
 def _join(folder: str, path: str) -> str:

@@ -71,12 +71,14 @@ def _register(
         return
     request = assets.DataRequest(
         name=asset_name,
-        path=location.uri,
+        path=location.data_uri,
         type=output.type,
         version=str(version or ""),
         job=job.name,
     )
-    assets.register(services.db, services.clock, job.workspace, request, location.uri, job.owner)
+    assets.register(
+        services.db, services.clock, job.workspace, request, location.data_uri, job.owner
+    )
 
 
 def _register_model(

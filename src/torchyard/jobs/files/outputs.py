@@ -39,18 +39,25 @@ _EXPRESSION = re.compile(r"\$\{\{\s*([\w.]+)\s*\}\}")
 
 @dataclass(frozen=True)
 class OutputPlace:
-    """`path` is a folder, or the file itself when `file` gives its name. Where it `is_shared`, each
-    job that declares this output writes there.
+    """`path` is a folder, or the file itself when `file` gives its name; `inside` is the name of a
+    `uri_file` in that folder. Where it `is_shared`, each job that declares this output writes
+    there.
     """
 
     store: str
     path: str
     file: str = ""
     is_shared: bool = False
+    inside: str = ""
 
     @property
     def uri(self) -> str:
         return str(DatastoreUri(self.store, self.path))
+
+    @property
+    def data_uri(self) -> str:
+        """Of the file where the output is one."""
+        return str(DatastoreUri(self.store, f"{self.path}{self.inside}"))
 
 
 def destination_of(workspace: str, job: str, name: str, output: Output) -> OutputPlace:
@@ -60,9 +67,10 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
         InvalidSpec: its path is not a datastore URI, or has an unknown expression.
     """
     written = output.path
+    inside = name if output.type == "uri_file" else ""
     if not written:
         folder = output_of(job, name)
-        return OutputPlace(BLOB_STORE, f"{folder}/")
+        return OutputPlace(BLOB_STORE, f"{folder}/", inside=inside)
     values = {"name": job, "output_name": name, "default_datastore": BLOB_STORE}
 
     def value(match: re.Match[str]) -> str:
@@ -83,9 +91,10 @@ def destination_of(workspace: str, job: str, name: str, output: Output) -> Outpu
             "write `azureml://datastores/<datastore>/paths/<path>`, or leave `path` out",
             at=["outputs", name, "path"],
         )
-    if output.type == "uri_file" and uri.path and not uri.path.endswith("/"):
+    if inside and uri.path and not uri.path.endswith("/"):
         return OutputPlace(uri.store, uri.path, uri.path.rpartition("/")[2], is_shared)
-    return OutputPlace(uri.store, f"{uri.path.rstrip('/')}/".lstrip("/"), is_shared=is_shared)
+    folder = f"{uri.path.rstrip('/')}/".lstrip("/")
+    return OutputPlace(uri.store, folder, is_shared=is_shared, inside=inside)
 
 
 def check(services: FileServices, workspace: str, name: str, output: Output) -> str:

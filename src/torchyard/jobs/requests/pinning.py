@@ -2,7 +2,8 @@
 
 Owns: job outputs and models as inputs; which of their references can't be.
 Leaves: datastores, data assets and URLs to data/actions.py.
-Always: a pinned path means the same data tomorrow; nothing is copied here.
+Always: a pinned path means the same data tomorrow, an empty snapshot what a job left empty;
+nothing is copied here.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torchyard.data.types import MODEL_TYPES, Pinned
 from torchyard.data.uris import DatastoreUri
 from torchyard.jobs import actions
 from torchyard.jobs.files import data_sources
+from torchyard.jobs.records.types import Job
 from torchyard.jobs.services import FileServices
 from torchyard.jobs.spec.inputs import LITERAL, Input
 from torchyard.models import actions as models
@@ -105,17 +107,35 @@ def _of_job(services: FileServices, workspace: str, job: str, job_input: Input) 
             f"wait for it: `yard job stream -n {job_uri.job}`",
             code="job_not_ended",
         )
-    uri = data_sources.find(services, workspace, job_input.path)
+    uri = data_sources.find(services, workspace, job_input.path, job_input.type)
     try:
         pinned = data.pin(
             services.db, services.datastores, workspace, job_input.type, uri, job_input.mode
         )
     except NotFound as error:
+        if not job_uri.path and data_sources.is_left_empty(services, source, uri):
+            return _of_nothing(services, source, job_uri.output, job_input)
         raise NotFound(
             f"job `{job_uri.job}` has nothing at `{job_uri.path or job_uri.output}`",
             f"see what it left: `yard job download -n {job_uri.job} --all`",
         ) from error
-    return Pinned(pinned.path, (*pinned.notices, f"`{job_input.path}` is `{pinned.path}`"))
+    return pinned
+
+
+def _of_nothing(services: FileServices, source: Job, output: str, job_input: Input) -> Pinned:
+    """As in Azure, an output to which its job wrote nothing is an empty folder, and no file.
+
+    Raises:
+        NotFound: the input is a file.
+    """
+    if job_input.type == "uri_file":
+        raise NotFound(
+            f"job `{source.name}` wrote no file to its output `{output}`",
+            f"write it at `${{{{outputs.{output}}}}}`; see `yard job stream -n {source.name}`",
+        )
+    nothing = services.blobs.of(source.workspace).put_snapshot({"files": []})
+    notice = f"`{job_input.path}` is an empty folder: the job wrote nothing there"
+    return Pinned(f"{SNAPSHOT_PREFIX}{nothing.id}", (notice,))
 
 
 def _of_model(db: Database, workspace: str, job_input: Input) -> Pinned:

@@ -31,7 +31,8 @@ from torchyard.jobs.services import Services
 from torchyard.jobs.spec import own_properties
 from torchyard.pipelines.records import step_store
 from torchyard.pipelines.records.step_store import TYPE, PipelineRow, StepRow
-from torchyard.pipelines.running import component_lookup, news
+from torchyard.pipelines.running import component_lookup, news, written_paths
+from torchyard.pipelines.running.written_paths import Written
 from torchyard.pipelines.spec import expansion, pipeline_file
 from torchyard.pipelines.spec.pipeline_file import PipelineSpec
 from torchyard.pipelines.spec.plan import Plan, Step
@@ -74,7 +75,8 @@ def check(
     resolve = component_lookup.in_workspace(services.db, workspace)
     found = expansion.expand(spec, resolve, broken)
     faults += found.faults.found
-    steps = _StepChecks(services, workspace, spec, uploaded, user)
+    written = written_paths.of_steps(workspace, found.steps)
+    steps = _StepChecks(services, workspace, spec, uploaded, user, written)
     checked: dict[str, submission.Checked] = {}
     for step in found.steps:
         if len(faults) > MOST:
@@ -103,7 +105,8 @@ def check(
 @dataclass
 class _StepChecks:
     """Checks steps, those that are alike once: `alike` has what each came to, `quotas` what there
-    is to say of one that asks for as much.
+    is to say of one that asks for as much. What lies where others write is checked when the step
+    starts.
     """
 
     services: Services
@@ -111,6 +114,7 @@ class _StepChecks:
     spec: PipelineSpec
     uploaded: bool
     user: str
+    written: Written
     alike: dict[str, submission.Checked] = field(default_factory=dict)
     quotas: dict[tuple[str, int, float], tuple[str, ...]] = field(default_factory=dict)
 
@@ -143,7 +147,7 @@ class _StepChecks:
                 self.workspace,
                 document,
                 uploaded=self.uploaded,
-                made=frozenset(step.takes),
+                made={*step.takes, *written_paths.read_by(self.workspace, step, self.written)},
             )
         except DatabaseUnreachable:
             raise

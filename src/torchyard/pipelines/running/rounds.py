@@ -27,13 +27,13 @@ from torchyard.pipelines.records.step_store import Outcome, PipelineRow, StepRow
 from torchyard.pipelines.reuse import recipes
 from torchyard.pipelines.running import reusing
 from torchyard.pipelines.running.creation import child_name
+from torchyard.pipelines.spec.plan import Made
 from torchyard.workspaces.types import Identity, TokenKind
 
 STEP_FAILED, ENDED = "step_failed", "pipeline_ended"
 LOG = "logs/azureml/executionlogs.txt"
 # So that news of those that run are not left waiting.
 _MOST_AT_ONCE = 50
-_ARTIFACTS = "artifacts"
 _OUTCOMES = {
     Status.COMPLETED: Outcome.COMPLETED,
     Status.FAILED: Outcome.FAILED,
@@ -225,9 +225,7 @@ def _start(services: Services, state: _State, step: StepRow) -> None:
     """Store a step's job, unless it has one."""
     with services.db.read() as connection:
         document = step_store.document_of(connection, state.job.id, step.number)
-    made = {name: _made_at(services, state, taken.step, taken.output)
-            for name, taken in step.takes.items()}  # fmt: skip
-    inputs = {name: taken.as_input(made[name]) for name, taken in step.takes.items()}
+    inputs = {name: taken.as_input(_made_by(state, taken)) for name, taken in step.takes.items()}
     document["inputs"] = {**(document.get("inputs") or {}), **inputs}
     document["name"] = child_name(state.job.name, step.name)
     document["parent_job_name"] = state.job.name
@@ -292,18 +290,9 @@ def _reuse(
     return True
 
 
-def _made_at(services: FileServices, state: _State, step: str, output: str) -> str:
-    """Where what a step has made lies."""
-    child = jobs.get(services, state.job.workspace, state.by_name[step].child_name)
-    if output == _ARTIFACTS and not _names_output(child, output):
-        # As in Azure, where an output of that name is what the job wrote to ./outputs.
-        return f"azureml://jobs/{child.name}/outputs/{_ARTIFACTS}"
-    place = outputs.destinations(child)[output]
-    return place.uri
-
-
-def _names_output(job: Job, output: str) -> bool:
-    return f"outputs.{output}" in str(job.document.get("command"))
+def _made_by(state: _State, made: Made) -> str:
+    """What a step has made."""
+    return f"azureml://jobs/{state.by_name[made.step].child_name}/outputs/{made.output}"
 
 
 def _finish(services: FileServices, state: _State) -> bool:
