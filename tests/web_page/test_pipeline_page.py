@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.web_page, pytest.mark.timeout(300)]
 
 STEPS = ["prepare", "features", "baseline", "train", "report"]
 SCALE = "document.querySelector('.graph-drawing > g').getCTM().a"
-LEFT = "document.querySelector('[data-step]').getBoundingClientRect().left"
+LEFT = "document.querySelector('[data-node]').getBoundingClientRect().left"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def page(browse: Any, jobs: Jobs) -> Any:
 
 
 def step(page: Any, name: str) -> Any:
-    return page.locator(f'[data-step="{name}"]')
+    return page.locator(f'[data-node="{name}"]')
 
 
 def test_a_click_opens_a_step_and_leads_to_its_job(page: Any, jobs: Jobs) -> None:
