@@ -31,7 +31,7 @@ PAGES = {
     "job-environment-build": ("/jobs/{done}?tab=environment&part=build", "text=/Build log|built/"),
     "compare": ("/compare?job={done}&job={slower}", "role=figure >> nth=0"),
     "compare-experiment": ("/compare?experiment=logistic", "text=Scatter"),
-    "model": ("/models/classifier", "text=Used by no job yet"),
+    "model": ("/models/classifier", "text=Used by nothing yet"),
     "model-files": (
         "/models/classifier/1?tab=files&path=predictions.csv",
         "role=cell >> nth=0",

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.web_page, pytest.mark.timeout(600)]
 def test_a_model_leads_to_its_job_and_its_files(browse: Any, jobs: Jobs) -> None:
     page = browse(f"{WORKSPACE}/models")
     page.get_by_role("link", name="classifier").click()
-    lineage = page.locator(".lineage")
+    lineage = page.get_by_role("table", name="Lineage")
     lineage.get_by_role("link", name="logistic lr=0.5").wait_for()
     lineage.get_by_text("Completed").wait_for()
     page.get_by_role("tab", name="Files").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.web_page, pytest.mark.timeout(300)]
 
 STEPS = ["prepare", "features", "baseline", "train", "report"]
 SCALE = "document.querySelector('.graph-drawing > g').getCTM().a"
-LEFT = "document.querySelector('[data-step]').getBoundingClientRect().left"
+LEFT = "document.querySelector('[data-node]').getBoundingClientRect().left"
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def page(browse: Any, jobs: Jobs) -> Any:
 
 
 def step(page: Any, name: str) -> Any:
-    return page.locator(f'[data-step="{name}"]')
+    return page.locator(f'[data-node="{name}"]')
 
 
 def test_a_click_opens_a_step_and_leads_to_its_job(page: Any, jobs: Jobs) -> None:
@@ -144,3 +145,48 @@ def test_of_two_thousand_steps_there_is_a_table_only(browse: Any, jobs: Jobs) ->
     assert rows.count() == 300
     page.get_by_role("button", name="Show more").click()
     assert until(page, "document.querySelectorAll('tbody tr').length === 600")
+
+
+@pytest.fixture(scope="module")
+def failed(jobs: Jobs, yard: Any, folder: Path) -> str:
+    """A pipeline whose last step failed, and does not if it runs again."""
+    name, go = "digits-failed", folder / "go-on"
+    document = sample_jobs.pipeline(name, "retried")
+    document["jobs"]["report"]["command"] += ' && test -e "$GO"'
+    document["jobs"]["report"]["environment_variables"] = {"GO": str(go)}
+    sample_jobs.submit(yard, folder, document)
+    assert yard.wait(name)["status"] == "Failed"
+    go.touch()
+    return name
+
+
+def retry(page: Any) -> None:
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("button", name="Retry the pipeline").click()
+
+
+def test_a_retry_keeps_what_completed(browse: Any, yard: Any, failed: str) -> None:
+    page = browse(f"{WORKSPACE}/jobs/{failed}")
+    retry(page)
+    page.get_by_text("5 steps: 5 completed; 4 reused").first.wait_for()
+    made = page.url.rsplit("/", 1)[-1]
+    assert made != failed
+    steps = yard.get(f"pipelines/{made}/steps")["steps"]
+    reused = {step["name"]: step["reused_from"] for step in steps}
+    assert reused["train"] == reused["baseline"] == reused["features"] == failed
+    assert reused["report"] == ""
+    page.locator(".page-name .status-green").wait_for()
+    assert page.get_by_role("button", name="Retry").count() == 0
+
+
+def test_a_refused_retry_says_why(browse: Any, failed: str) -> None:
+    def refuse(route: Any) -> None:
+        body = {"error": {"code": "forbidden", "message": "not yours", "hint": "give its file"}}
+        route.fulfill(status=403, content_type="application/json", body=json.dumps(body))
+
+    page = browse(f"{WORKSPACE}/jobs")
+    page.route("**/pipelines/*/retry", refuse)
+    page.goto(f"{page.url}/{failed}")
+    retry(page)
+    page.locator(".toast-red", has_text="give its file").wait_for()
+    assert page.url.endswith(f"/jobs/{failed}")

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
-import { isDrawn, ordered, sayProgress, sayStep, stateOf, type Step } from "../src/pages/pipeline/steps";
-import { begun, firstScale, fitted, moved, showing, zoomed } from "../src/pages/pipeline/view";
+import { ordered, sayProgress, sayStep, stateOf, type Step } from "../src/pages/pipeline/steps";
+import { arrowsFrom, isDrawn } from "../src/graph/nodes";
+import { begun, firstScale, fitted, moved, showing, zoomed } from "../src/graph/view";
 
 const step = (name: string, more: Partial<Step> = {}): Step =>
   ({ number: 0, name, component: "", outcome: "", reason: "", takes: {}, job: "", reused_from: "", status: "", started_at: null, ended_at: null, duration_s: null, ...more });
@@ -31,8 +32,13 @@ it("steps are ordered by a column, those without a value last either way", () =>
 });
 
 it("a graph is drawn of a few hundred steps", () => {
-  expect(isDrawn(Array.from({ length: 300 }, () => step("a")))).toBe(true);
-  expect(isDrawn(Array.from({ length: 301 }, () => step("a")))).toBe(false);
+  expect(isDrawn(Array.from({ length: 300 }, () => ({ after: new Map() })))).toBe(true);
+  expect(isDrawn(Array.from({ length: 301 }, () => ({ after: new Map() })))).toBe(false);
+});
+
+it("arrows between the same two are one, which says all of them", () => {
+  const links = [{ from: "a", output: "data", input: "rows" }, { from: "b", output: "", input: "" }, { from: "a", output: "", input: "lr" }];
+  expect([...arrowsFrom(links)]).toEqual([["a", "data → rows, lr"], ["b", ""]]);
 });
 
 const frame = { width: 1000, height: 500 };

@@ -14,9 +14,10 @@ import { Menu } from "../components/Menu";
 import { count, duration } from "../lib/format";
 import { useLoad, useThrottled } from "../lib/query";
 import { setQuery, useAddress } from "../lib/router";
+import { save } from "../lib/save";
 import { useEvent, useWorkspace } from "../lib/session";
 import { Chart, type ChartLine } from "./Chart";
-import { save, toPng, toSvg } from "./picture";
+import { toPng, toSvg } from "./picture";
 import { pointsOf } from "./series";
 import { type Range, readZoom, zoomChange } from "./zoom";
 

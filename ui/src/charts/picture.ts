@@ -94,12 +94,3 @@ function text(content: string, x: number, y: number, attributes: Record<string, 
   made.textContent = content;
   return made;
 }
-
-export function save(blob: Blob | null, name: string): void {
-  if (!blob) return;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name.replace(/[^\w.-]+/g, "_");
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}

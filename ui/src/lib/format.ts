@@ -62,6 +62,12 @@ export function time(moment: string | null | undefined): string {
   return new Date(moment).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** As much of a text as `width` px hold, at 11 px. */
+export function cut(text: string, width: number): string {
+  const most = Math.max(3, Math.floor(width / 6.4));
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
 export function plural(many: number, word: string, words = `${word}s`): string {
   return `${count(many)} ${many === 1 ? word : words}`;
 }

@@ -1,7 +1,7 @@
 /** One version of a model or of data: what it is, where it comes from, what uses it, its files. */
 import type { ComponentChildren } from "preact";
 import { api, get, send } from "../../api/client";
-import type { Page } from "../../api/model";
+import type { Job, Page } from "../../api/model";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { Copy } from "../../components/Copy";
@@ -12,13 +12,14 @@ import { Facts, PageHead, Panel } from "../../components/Panel";
 import { TabPanel, Tabs } from "../../components/Tabs";
 import { attempt } from "../../components/Toast";
 import { href, jobHref } from "../../lib/address";
+import { number } from "../../lib/format";
 import { useLoad, useThrottled } from "../../lib/query";
 import { navigate, setQuery, useAddress } from "../../lib/router";
 import { mayWrite, useEvent, useSession } from "../../lib/session";
+import { LineagePanel } from "../lineage/LineagePanel";
 import { AssetFiles } from "./AssetFiles";
 import { Stage } from "./AssetList";
 import { AssetTags } from "./AssetTags";
-import { Lineage } from "./Lineage";
 import { addressOf, type Asset, type AssetKind, datastoreOf, stageOf } from "./types";
 import { Versions } from "./Versions";
 
@@ -107,7 +108,8 @@ function Overview({ kind, asset, onChange }: { kind: AssetKind; asset: Asset; on
   return (
     <div class="overview">
       <div class="overview-main">
-        <Lineage kind={kind} asset={asset} />
+        <LineagePanel of={[kind, asset.name, "versions", String(asset.version)]} origin={<>Uploaded by {asset.owner}, <Ago at={asset.created_at} />.</>} />
+        {asset.job && <LastValues name={asset.job} />}
         <Use kind={kind} asset={asset} />
       </div>
       <div class="overview-side">
@@ -116,6 +118,18 @@ function Overview({ kind, asset, onChange }: { kind: AssetKind; asset: Asset; on
         <Properties asset={asset} />
       </div>
     </div>
+  );
+}
+
+function LastValues({ name }: { name: string }) {
+  const { workspace } = useSession();
+  const url = api(workspace, ["jobs", name]);
+  const metrics = Object.entries(useLoad(url, (signal) => get<Job>(url, signal)).data?.metrics ?? {});
+  if (!metrics.length) return null;
+  return (
+    <Panel title="Last values of the job that made it" aside={<a class="link" href={jobHref(workspace, name, { tab: "metrics" })}>Charts</a>}>
+      <dl class="figures">{metrics.map(([key, value]) => <div key={key}><dt title={key}>{key}</dt><dd>{number(value)}</dd></div>)}</dl>
+    </Panel>
   );
 }
 

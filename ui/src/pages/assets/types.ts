@@ -37,8 +37,6 @@ export interface Datastore {
   [key: string]: unknown;
 }
 
-const MODELS_STORE = "azureml://datastores/workspaceblobstore/paths/";
-
 /** As jobs name it. */
 export function addressOf(asset: Pick<Asset, "name" | "version">): string {
   return `azureml:${asset.name}:${asset.version}`;
@@ -61,17 +59,4 @@ export function fitting(assets: readonly Asset[], text: string): Asset[] {
 /** The datastore of `azureml://datastores/NAME/paths/…`; null for any other path. */
 export function datastoreOf(path: string): string | null {
   return /^azureml:\/\/(?:.*\/)?datastores\/([^/]+)\//.exec(path)?.[1] ?? null;
-}
-
-/** Inputs of a job that are this asset, by their names.
- *
- * Jobs name data by its address; of a model they keep the path of its files.
- */
-export function inputsThatAre(asset: Pick<Asset, "name" | "version" | "path" | "folder">, inputs: Readonly<Record<string, unknown>>): string[] {
-  const places = [addressOf(asset), asset.path, asset.folder && `${MODELS_STORE}${asset.folder}`];
-  const wanted = places.flatMap((place) => (place ? [place.replace(/\/+$/, "")] : []));
-  return Object.entries(inputs).flatMap(([name, value]) => {
-    const path = typeof value === "object" && value ? (value as { path?: unknown }).path : value;
-    return typeof path === "string" && wanted.some((place) => path === place || path.startsWith(`${place}/`)) ? [name] : [];
-  });
 }

@@ -5,7 +5,8 @@
  * end, Escape gives all back.
  */
 import { useState } from "preact/hooks";
-import { type Axis, cut, type Mark, MarkLink, PlotFoot, sayMark, useWidth } from "./plotting";
+import { cut } from "../../lib/format";
+import { type Axis, type Mark, MarkLink, PlotFoot, sayMark, useWidth } from "./plotting";
 import { type Brush, isWithin, lineThrough, ticksWithEnds } from "./scales";
 
 const [HEIGHT, TOP, BOTTOM, SIDE, LEAST_GAP] = [320, 44, 16, 52, 90];

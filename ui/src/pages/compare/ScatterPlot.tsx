@@ -1,5 +1,6 @@
 /** One value of each job against another. */
-import { type Axis, cut, type Mark, MarkLink, PlotFoot, sayMark, useWidth } from "./plotting";
+import { cut } from "../../lib/format";
+import { type Axis, type Mark, MarkLink, PlotFoot, sayMark, useWidth } from "./plotting";
 
 const [HEIGHT, LEFT, RIGHT, TOP, BOTTOM, INSET] = [320, 68, 20, 12, 46, 14];
 

@@ -84,9 +84,3 @@ export function PlotFoot({ mark, dimensions, hint }: { mark: Mark | undefined; d
     </p>
   );
 }
-
-/** As much of a text as `width` px hold, at 11 px. */
-export function cut(text: string, width: number): string {
-  const most = Math.max(3, Math.floor(width / 6.4));
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
-}

@@ -7,6 +7,7 @@ import { Icon } from "../../components/Icon";
 import { Panel } from "../../components/Panel";
 import { useLoad } from "../../lib/query";
 import { setQuery, useAddress } from "../../lib/router";
+import { save } from "../../lib/save";
 import { useWorkspace } from "../../lib/session";
 import { type EnvironmentVersion, type Exported, reference } from "./environments";
 
@@ -30,20 +31,11 @@ export function GeneratedFiles({ of, read }: { of: string; read: (format: Format
       {error && <ErrorNote error={error} />}
       {!data && !error && <Loading label="Writing the file" />}
       {data && (
-        <Panel title={data.file} aside={<><Copy text={data.text} label="Copy the file" /><Button kind="quiet" icon="download" label="Download" onClick={() => save(data)} /></>}>
+        <Panel title={data.file} aside={<><Copy text={data.text} label="Copy the file" /><Button kind="quiet" icon="download" label="Download" onClick={() => save(new Blob([data.text], { type: "text/plain" }), data.file)} /></>}>
           <pre class="code-block log-text-box" tabIndex={0}>{data.text}</pre>
         </Panel>
       )}
       {data && data.notices.length > 0 && <ul class="notices">{[...new Set(data.notices)].map((notice) => <li key={notice}><Icon name="info" size={14} /><span>{notice}</span></li>)}</ul>}
     </div>
   );
-}
-
-function save({ file, text }: Exported): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = file;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }

@@ -14,7 +14,7 @@ import { CloneDialog } from "./CloneDialog";
 import { cloned } from "./documents";
 import { RegisterDialog } from "./RegisterDialog";
 
-type Ask = "cancel" | "clone" | "register" | null;
+type Ask = "cancel" | "clone" | "register" | "retry" | null;
 
 export function JobActions({ job, onChange }: { job: Job; onChange: () => void }) {
   const { workspace, person } = useSession();
@@ -28,7 +28,8 @@ export function JobActions({ job, onChange }: { job: Job; onChange: () => void }
     onChange();
   };
   const retry = async (): Promise<void> => {
-    const made = await attempt(send<JobRow>("POST", api(workspace, ["jobs"]), cloned(job)), "Submitted once more");
+    const sent = isCommand ? send<JobRow>("POST", api(workspace, ["jobs"]), cloned(job)) : send<JobRow>("POST", api(workspace, ["pipelines", job.name, "retry"]));
+    const made = await attempt(sent, "Submitted once more");
     if (made) navigate(jobHref(workspace, made.name));
   };
   const compare = <Button icon="compare" href={href(workspace, "compare", [], { job: [job.name, job.properties["torchyard.cloned_from"] ?? ""].filter(Boolean) })}>Compare</Button>;
@@ -38,6 +39,7 @@ export function JobActions({ job, onChange }: { job: Job; onChange: () => void }
       {!isOver && job.status !== "CancelRequested" && <Button icon="stop" kind="danger" onClick={() => setAsk("cancel")}>Cancel</Button>}
       {!isOver && job.status === "CancelRequested" && <Button icon="stop" kind="danger" onClick={() => void post("cancel", `Its ${parts ?? "ranks"} end at once`, { now: "true" })}>End at once</Button>}
       {isCommand && isOver && <Button icon="retry" onClick={() => void retry()}>Retry</Button>}
+      {job.type === "pipeline" && isOver && job.status !== "Completed" && <Button icon="retry" onClick={() => setAsk("retry")}>Retry</Button>}
       {isCommand && <Button icon="clone" onClick={() => setAsk("clone")}>Clone</Button>}
       {!parts && compare}
       {!parts && job.status === "Completed" && <Button icon="models" onClick={() => setAsk("register")}>Register model</Button>}
@@ -53,6 +55,11 @@ export function JobActions({ job, onChange }: { job: Job; onChange: () => void }
       {ask === "cancel" && (
         <Confirm title="Cancel this job?" action="Cancel the job" onClose={() => setAsk(null)} onConfirm={() => void post("cancel", "Canceling")}>
           <p>Its {parts ?? "ranks"} get a moment to end. What {parts ? "they" : "it"} wrote is kept.</p>
+        </Confirm>
+      )}
+      {ask === "retry" && (
+        <Confirm title="Retry this pipeline?" action="Retry the pipeline" onClose={() => setAsk(null)} onConfirm={() => void retry()}>
+          <p>A new pipeline keeps what had completed in this one; the other steps run.</p>
         </Confirm>
       )}
       {ask === "clone" && <CloneDialog job={job} onClose={() => setAsk(null)} />}

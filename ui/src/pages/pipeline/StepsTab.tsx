@@ -5,7 +5,6 @@ import type { Job } from "../../api/model";
 import { Button } from "../../components/Button";
 import { Duration } from "../../components/Duration";
 import { Empty, ErrorNote, Loading } from "../../components/Empty";
-import { Icon } from "../../components/Icon";
 import { Panel } from "../../components/Panel";
 import { type Column, type Sort, Table } from "../../components/Table";
 import { jobHref } from "../../lib/address";
@@ -15,7 +14,7 @@ import { setQuery, useAddress } from "../../lib/router";
 import { useEvent, useWorkspace } from "../../lib/session";
 import { StepGraph } from "./StepGraph";
 import { StepPanel, StepStatus } from "./StepPanel";
-import { type Explanations, isDrawn, MOST_DRAWN, ordered, sayProgress, type Step, type Steps } from "./steps";
+import { type Explanations, ordered, type Step, type Steps } from "./steps";
 
 const LISTED_AT_ONCE = 300;
 
@@ -42,19 +41,11 @@ export function StepsTab({ job }: { job: Job }) {
   if (!data.steps.length) return <Empty title="No steps" />;
   const step = data.steps.find((each) => each.name === selected);
   const select = (name: string): void => setQuery({ step: name }, false);
-  const drawn = isDrawn(data.steps);
   return (
     <div class="pipeline">
       {error && <ErrorNote error={error} />}
       <div class={step ? "pipeline-view has-step" : "pipeline-view"}>
-        {drawn ? (
-          <StepGraph name={job.name} steps={data.steps} selected={step ? selected : ""} onSelect={select} />
-        ) : (
-          <div class="note note-blue"><Icon name="info" /><div>
-            <p>{sayProgress(data.steps)}</p>
-            <p class="note-hint">A graph is drawn of up to {count(MOST_DRAWN)} steps; the table lists all of these.</p>
-          </div></div>
-        )}
+        <StepGraph name={job.name} steps={data.steps} selected={step ? selected : ""} onSelect={select} />
         {step && <StepPanel step={step} steps={data.steps} explanation={why.data?.value.find((each) => each.step === step.name)} workspace={workspace} hrefOf={hrefOf} onClose={() => select("")} />}
       </div>
       <AllSteps steps={data.steps} selected={selected} workspace={workspace} />

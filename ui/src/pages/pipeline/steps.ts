@@ -14,15 +14,6 @@ export type Steps = Omit<components["schemas"]["PipelineSteps"], "steps"> & { st
 export type Explanation = components["schemas"]["StepExplanation"];
 export type Explanations = Omit<components["schemas"]["Explanations"], "value"> & { value: Explanation[] };
 
-export const MOST_DRAWN = 300;
-const MOST_ARROWS = 3000;
-
-/** Larger graphs take long to lay out, and nobody reads them. */
-export function isDrawn(steps: readonly Pick<Step, "takes">[]): boolean {
-  const arrows = steps.reduce((sum, step) => sum + Object.keys(step.takes).length, 0);
-  return steps.length <= MOST_DRAWN && arrows <= MOST_ARROWS;
-}
-
 export interface StepState {
   /** Whose colour and sign it has. */
   status: Status;

@@ -1,0 +1,1 @@
+function e(e,t){if(!e)return;let n=document.createElement(`a`);n.href=URL.createObjectURL(e),n.download=t.replace(/[^\w.-]+/g,`_`),n.click(),setTimeout(()=>URL.revokeObjectURL(n.href),1e4)}export{e as t};
