@@ -71,7 +71,8 @@ jobs:
 def _component(world: World, version: str = "1") -> Any:
     from azure.ai.ml import load_component
 
-    world.write("pipeline/src/add.py", SCRIPT)
+    # What another client ran is reused only where that is asked for.
+    world.write("pipeline/src/add.py", f"{SCRIPT}# {world.name('mine')}\n")
     world.write("pipeline/rows/a.csv", "7\n")
     text = COMPONENT.replace("NAME", _name(world)).replace("VERSION", version)
     file = world.write("pipeline/component.yml", text.replace("ENVIRONMENT", ENVIRONMENT))
@@ -186,7 +187,8 @@ def create(world: World) -> Any:
     add = _component(world)
     count = command(
         name="count",
-        command="wc -l ${{inputs.table}}/rows.csv | tee ${{outputs.report}}",
+        command="wc -l ${{inputs.table}}/rows.csv | tee ${{outputs.report}} # "
+        + world.name("mine"),
         environment=ENVIRONMENT,
         inputs={"table": Input(type="uri_folder")},
         outputs={"report": Output(type="uri_file")},
@@ -402,9 +404,23 @@ def failing(world: World) -> Any:
     raise AssertionError("it went well: " + text)
 
 
+@operation("Pipelines", "steps that ran before: reused, and listed with `azureml.isreused`")
+def reused(world: World) -> Any:
+    made = _of_echoes(world, "pipeline-twice", {"good": "echo good", "more": "echo more"})
+    assert wait(world, made.name) == "Completed"
+    again = _of_echoes(world, "pipeline-reused", {"good": "echo good", "more": "echo more"})
+    assert wait(world, again.name) == "Completed"
+    steps = _steps(world, again.name)
+    assert {job.status for job in steps.values()} == {"Completed"} and len(steps) == 2, steps
+    reused_ids = {job.properties["azureml.reusedrunid"] for job in steps.values()}
+    assert reused_ids == {job.name for job in _steps(world, made.name).values()}
+    assert {job.properties["azureml.isreused"] for job in steps.values()} == {"true"}
+    return sorted(steps)
+
+
 @operation("Pipelines", "`jobs.begin_cancel`, and `jobs.show_services` before")
 def cancel(world: World) -> Any:
-    made = _of_echoes(world, "pipeline-canceled", {"slow": "sleep 600", "other": "sleep 600"})
+    made = _of_echoes(world, "pipeline-canceled", {"slow": "sleep 600", "other": "sleep 601"})
     _until(lambda: len(_steps(world, made.name)) == 2)
     assert not world.ml.jobs.show_services(made.name)
     world.ml.jobs.begin_cancel(made.name).wait()
