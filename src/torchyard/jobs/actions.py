@@ -286,6 +286,12 @@ def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[s
     return {key: value for key, value in values.items() if value is not None}
 
 
+def environment_with(db: Database, hash: str) -> dict[str, Any]:
+    """The environment as it was pinned when a job was created in it; empty where none is left."""
+    with db.read() as connection:
+        return store.environment_with(connection, hash)
+
+
 def environment_hash(db: Database, job: Job) -> str:
     """The hash of the environment as it was pinned; empty for a run that is not a job."""
     with db.read() as connection:

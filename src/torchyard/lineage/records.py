@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import JSON, Connection, Row, select, type_coerce
-
 from torchyard.base import refs
 from torchyard.base.errors import TorchyardError
 from torchyard.batch_endpoints.actions.deployments import BATCH_DEPLOYMENTS
@@ -24,13 +22,13 @@ from torchyard.data.types import MODEL_TYPES, DataAsset
 from torchyard.endpoints.actions.deployment_kind import DeploymentKind
 from torchyard.endpoints.actions.deployments import ONLINE_DEPLOYMENTS
 from torchyard.jobs.files import outputs
-from torchyard.jobs.records import store
+from torchyard.jobs.requests import data_flow
 from torchyard.jobs.services import RecordServices
 from torchyard.jobs.spec.inputs import Output
 from torchyard.lineage.graph import DATA, JOB, MODEL, PATH, Edge, Node
 from torchyard.models import registry
 from torchyard.models.types import Model
-from torchyard.pipelines.records import step_store
+from torchyard.pipelines import actions as pipelines
 from torchyard.sweeps import actions as sweeps
 
 _DEPLOYMENTS: tuple[DeploymentKind[Any, Any], ...] = (ONLINE_DEPLOYMENTS, BATCH_DEPLOYMENTS)
@@ -54,7 +52,7 @@ class Records:
         self._data = assets.list_versions(db, workspace)
         self._models = registry.all_versions(db, workspace, archived=True)
         with db.read() as connection:
-            self._jobs = _jobs(connection, workspace)
+            self._jobs = data_flow.of_jobs(connection, workspace)
             self._deployments = [
                 (Node(f"{kind.endpoints.word}-deployment", f"{each.endpoint}/{each.name}"), file)
                 for kind in _DEPLOYMENTS
@@ -70,7 +68,7 @@ class Records:
 
     def edges(self) -> Iterator[Edge]:
         for row in self._jobs:
-            if row.type == step_store.TYPE or row.name in self._trials:
+            if row.type == pipelines.TYPE or row.name in self._trials:
                 continue
             target = Node(JOB, row.name)
             for name, value in _mappings(row.inputs):
@@ -161,22 +159,6 @@ def data_node(asset: DataAsset) -> Node:
 
 def model_node(model: Model) -> Node:
     return Node(MODEL, model.name, str(model.version))
-
-
-def _jobs(connection: Connection, workspace: str) -> list[Row[Any]]:
-    jobs = store.jobs
-    # Without the documents' other parts, and the secrets in them.
-    document = type_coerce(jobs.c.spec, JSON)
-    query = (
-        select(
-            *(jobs.c.id, jobs.c.name, jobs.c.type, jobs.c.parent),
-            document["inputs"].label("inputs"),
-            document["outputs"].label("outputs"),
-        )
-        .where(jobs.c.workspace == workspace, ~store.IS_RUN, jobs.c.deleted.is_(False))
-        .order_by(jobs.c.id)
-    )
-    return list(connection.execute(query))
 
 
 def _mappings(entries: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastapi import APIRouter
-from sqlalchemy import select
 from typing_extensions import TypedDict
 
 from torchyard.data import assets
 from torchyard.jobs import actions as jobs
-from torchyard.jobs.records import store
+from torchyard.jobs.requests import data_flow
 from torchyard.jobs.services import RecordServices, ServicesOf
 from torchyard.lineage import graph
 from torchyard.lineage.graph import JOB, Node
@@ -90,25 +89,20 @@ def _lineage(
     services: RecordServices, workspace: str, records: Records, of: Sequence[Node]
 ) -> Lineage:
     found = graph.around(list(dict.fromkeys(of)), records.edges())
-    jobs = store.jobs
-    query = select(jobs.c.name, jobs.c.display_name, jobs.c.status).where(
-        jobs.c.workspace == workspace,
-        jobs.c.deleted.is_(False),
-        jobs.c.name.in_([node.name for node in found.nodes if node.kind == JOB]),
-    )
+    names = [node.name for node in found.nodes if node.kind == JOB]
     with services.db.read() as connection:
-        rows = {row.name: row for row in connection.execute(query)}
+        states = data_flow.states(connection, workspace, names)
     nodes: list[LineageNode] = []
     for node in found.nodes:
-        row = rows.get(node.name) if node.kind == JOB else None
+        state = states.get(node.name) if node.kind == JOB else None
         nodes.append(
             {
                 "id": node.id,
                 "kind": node.kind,
                 "name": node.name,
                 "version": node.version,
-                "display_name": row.display_name if row else "",
-                "status": row.status if row else "",
+                "display_name": state.display_name if state else "",
+                "status": state.status if state else "",
             }
         )
     edges: list[LineageEdge] = [

@@ -16,7 +16,6 @@ from torchyard.cli.parsing.options import Session, common, name_argument, versio
 from torchyard.cli.terminal import tables
 
 if TYPE_CHECKING:
-    from torchyard.cli.assets.verbs import Kind
     from torchyard.client.lineage import Lineage
 
 _COLUMNS: list[tables.Column] = [
@@ -41,21 +40,21 @@ def of_job(session: Session, name: str) -> None:
     _show(session, session.client().lineage.job(name))
 
 
-def add(group: click.Group, kind: Kind) -> None:
-    """Add the verb for assets of a kind."""
+def add(group: click.Group, noun: str, attribute: str, word: str, example: str) -> None:
+    """Add the verb for assets of a kind, called as in `verbs.Kind`."""
 
     @group.command(
         "lineage",
-        help=f"Show what a {kind.noun} was made of, and what was made of it.\n\n"
-        f"Example: yard {kind.word} lineage -n {kind.example} -v 1",
+        help=f"Show what a {noun} was made of, and what was made of it.\n\n"
+        f"Example: yard {word} lineage -n {example} -v 1",
     )
-    @name_argument(kind.noun, kind.attribute)
+    @name_argument(noun, attribute)
     @versioned
     @common
     def of_asset(session: Session, name: str, version: str, label: str) -> None:
         name, version = version_of(name, version, label)
         lineages = session.client().lineage
-        _show(session, getattr(lineages, kind.word)(name, version or "latest"))
+        _show(session, getattr(lineages, word)(name, version or "latest"))
 
 
 def _show(session: Session, lineage: Lineage) -> None:

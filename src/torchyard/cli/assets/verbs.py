@@ -75,7 +75,7 @@ def add(group: click.Group, kind: Kind) -> None:
     for verb in (_create, _update, _list, _show, _download, _archive, _restore):
         verb(group, kind)
     deletion.add(group, kind.noun, kind.attribute, kind.word, kind.example)
-    lineages.add(group, kind)
+    lineages.add(group, kind.noun, kind.attribute, kind.word, kind.example)
 
 
 def add_without_files(group: click.Group, kind: Kind) -> None:

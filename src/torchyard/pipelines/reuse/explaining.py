@@ -16,7 +16,6 @@ from torchyard.base.errors import NotFound
 from torchyard.environments.conda import conda_packages
 from torchyard.environments.packages import lock
 from torchyard.jobs import actions as jobs
-from torchyard.jobs.records import store
 from torchyard.jobs.records.types import COMMAND, Job, parse_job
 from torchyard.jobs.requests import job_queries
 from torchyard.jobs.services import Services
@@ -135,8 +134,7 @@ def _files(services: Services, workspace: str, snapshot: str) -> Mapping[str, st
 def _environments(services: Services, old: str, new: str) -> tuple[Environment, Environment]:
     locked = _locked(services, old), _locked(services, new)
     is_told = all(locked) and locked[0] != locked[1]
-    with services.db.read() as connection:
-        asked = [store.environment_with(connection, each) for each in (old, new)]
+    asked = [jobs.environment_with(services.db, each) for each in (old, new)]
     before, after = (
         Environment(
             str(each.get("python") or ""),
