@@ -35,6 +35,7 @@ MIGRATIONS = Path(run.__file__).parent
 # Every migration that was ever committed. A change of the schema is a new file and a new line.
 RELEASED = {
     "0210_pipelines.py": "7575e637062d238e3950ce1a7b1b7c2531d218899a0f8f736b0cdcf0df3c5919",
+    "0211_adopted_jobs.py": "d28412564d16f2113206f1d63f340041184b05bc978ad988919bcdc9459d8ba4",
     "0209_sampled_metrics.py": "88198af7278cb78e26d6bf33b38a7f321b40056800e3b32a00743ecc54aaa7da",
     "0208_writers_seconds.py": "e70dd2345a973feb891fcfee436e0e1d9bfda369ec827aff778ae58959d6240d",
     "0207_metric_owners.py": "e38fe1ef97191b6ade83d3af79648727d79b277c77b3818afe515560f66879a0",

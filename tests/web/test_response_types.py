@@ -120,6 +120,7 @@ GET_PATHS = (
     f"{HERE}/pipelines/steps/steps",
     f"{HERE}/explanations/steps",
     f"{HERE}/explanations/waits",
+    f"{HERE}/lineage/jobs/one",
     "/v1/whoami",
     "/v1/sign-in",
     "/v1/users",
@@ -146,11 +147,14 @@ OTHER_REQUESTS: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-# They take a running job or one that has ended, a sign-in provider, or what another answer tells.
+# They take a running job or one that has ended, a sign-in provider, or what another answer tells;
+# lineages of assets are as those of jobs.
 UNSEEN = {
     ("POST", f"{ANYWHERE}/jobs/{{name}}/preempt"),
     ("POST", f"{ANYWHERE}/pipelines/{{name}}/retry"),
     ("POST", f"{ANYWHERE}/jobs/{{name}}/release"),
+    ("GET", f"{ANYWHERE}/lineage/data/{{name}}/versions/{{version}}"),
+    ("GET", f"{ANYWHERE}/lineage/models/{{name}}/versions/{{version}}"),
     ("POST", f"{ANYWHERE}/jobs/{{name}}/services/{{service}}/link"),
     ("POST", f"{ANYWHERE}/jobs/{{name}}/shells"),
     ("POST", "/v1/sign-in/token"),

@@ -41,7 +41,7 @@ from torchyard.base.sealed_columns import Seal
 
 # How long closing waits for those who still read.
 _CLOSING_S = 5.0
-SCHEMA_VERSION = "0210"
+SCHEMA_VERSION = "0211"
 # Development versions before 0.1.0 numbered their schemas 0001 to 0129.
 _FIRST_VERSION = "0200"
 
