@@ -220,8 +220,8 @@ def test_steps_that_an_older_version_moved_are_read(history: History, db: Databa
             ("checksums", "job"), ("checksums", "written_at"),
         ):  # fmt: skip
             connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
-        for table in ("pipeline_steps", "pipelines"):
-            connection.exec_driver_sql(f"DROP TABLE {table}")
+        for table in ("adopted_jobs", "pipeline_steps", "pipelines"):
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0206'")
     db.upgrade()
     assert seen(history, "loss") == [(10, 0.5), (20, 0.25), (-(2**60), 0.0)]
@@ -266,8 +266,8 @@ def test_what_older_versions_sampled_is_known_by_its_key(history: History, db: D
     append(history, [by_mlflow(0, CPU), by_mlflow(0, "system/own"), by_mlflow(0)])
     with db.write() as connection:
         connection.exec_driver_sql("ALTER TABLE metrics DROP COLUMN sampled")
-        for table in ("pipeline_steps", "pipelines"):
-            connection.exec_driver_sql(f"DROP TABLE {table}")
+        for table in ("adopted_jobs", "pipeline_steps", "pipelines"):
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0208'")
     db.upgrade()
     assert history.keys(1) == ["loss", "system/own"]
