@@ -156,7 +156,7 @@ versions:
 	@$(BIN)/python tools/print_versions.py
 
 demo: setup
-	@YARD=$(BIN)/yard PYTHON=$(BIN)/python examples/digits/demo.sh
+	@$(BIN)/yard demo
 
 # More processes than cores: many tests wait for programs that they start. What holds no quick test
 # need not be collected by each of them.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import required
-from end_to_end.yard_under_test import REPOSITORY, Yard
+from end_to_end.yard_under_test import Yard
 
 pytestmark = [pytest.mark.smoke, pytest.mark.timeout(600)]
 
@@ -61,10 +61,10 @@ with Client() as client:
 @pytest.mark.usefixtures("torch_environment")
 def test_the_demo_trains_on_two_nodes_and_registers_its_model(yard: Yard, tmp_path: Path) -> None:
     """It exits with an error if the accuracy is below 0.95."""
-    programs = {"YARD": str(Path(sys.executable).with_name("yard")), "PYTHON": sys.executable}
     demo = subprocess.run(
-        [str(REPOSITORY / "examples/digits/demo.sh")],
-        env={**yard.variables, **programs},
+        [str(Path(sys.executable).with_name("yard")), "demo"],
+        env=yard.variables,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
     )
@@ -82,6 +82,13 @@ def test_the_demo_trains_on_two_nodes_and_registers_its_model(yard: Yard, tmp_pa
     (file,) = tmp_path.rglob("model.pt")
     artifact = yard.read(f"jobs/{name[1]}/files/outputs/model.pt")
     assert hashlib.sha256(file.read_bytes()).digest() == hashlib.sha256(artifact).digest()
+
+
+@pytest.mark.usefixtures("torch_environment")
+def test_a_project_that_init_lays_out_trains_as_it_is(yard: Yard, tmp_path: Path) -> None:
+    yard("init", str(tmp_path / "project"))
+    yard("job", "create", "-f", str(tmp_path / "project/job.yml"), "-n", "started", "--stream")
+    assert yard.completed("started")["metrics"]["accuracy"] >= 0.9
 
 
 def test_torchrun_in_a_command_joins_the_ranks_of_two_nodes(

@@ -11,6 +11,8 @@ from torchyard.features import features
 
 NOUNS = {noun: page for feature in features() for noun, page in feature.nouns.items()}
 VERBS = {
+    "demo": ("cli.commands.demo", "Train a small network on two local nodes."),
+    "init": ("cli.commands.init", "Lay out a project that trains as it is."),
     "ui": ("cli.ui", "Open the web page."),
     "login": ("cli.commands.login", "Log in to a shared server."),
     "logout": ("cli.commands.login", "Log out of a shared server."),
