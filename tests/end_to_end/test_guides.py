@@ -134,7 +134,10 @@ def test_a_job_of_your_own(yard: Yard, folder: Path) -> None:
     yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=second", "--stream")
     yard("environment", "create", "-n", "plain", "--set", "pip_requirements=iniconfig==2.0.0")
     names = {"NAME": "first", "OTHER": "second", "MODEL": "digits", "ENVIRONMENT": "plain"}
-    elsewhere = {"yard job cancel": "test_a_job_is_canceled"}
+    elsewhere = {
+        "yard init": "tests/smoke/test_training.py",
+        "yard job cancel": "test_a_job_is_canceled",
+    }
     assert walk(yard, folder, page, names, elsewhere)
     assert (folder / "artifacts/outputs/model.pt").read_text() == "weights"
     assert "train loss" in (folder / "both.csv").read_text()
