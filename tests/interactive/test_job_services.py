@@ -265,7 +265,7 @@ def test_services_that_are_not_there_are_refused_by_name(
     for services, message in (
         ({"x": {"type": "custom"}}, "neither a `port`"),
         ({"x": {"type": "jupyter"}}, "jupyter"),
-        ({"a b": {"type": "custom", "port": 1}}, "not a valid name"),
+        ({"a/b": {"type": "custom", "port": 1}}, "not a valid name"),
         ({"x": {"type": "custom", "port": 99999}}, "not a port"),
         ({"x": {"type": "custom", "port": 1, "nodes": "some"}}, "nodes: some"),
     ):
