@@ -179,7 +179,13 @@ def test_clusters(yard: Yard, folder: Path) -> None:
 def test_who_runs_next(yard: Yard, folder: Path) -> None:
     page = "docs/guides/scheduling.md"
     yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=given-back")
-    assert walk(yard, folder, page, {"brave-otter": "@last"}, {})
+    # It runs until it is preempted.
+    (folder / "src/train.py").write_text(
+        "import os, time\ntime.sleep(600 if os.environ['TORCHYARD_ATTEMPT_NUMBER'] == '1' else 0)\n"
+    )
+    yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=preempted")
+    wait_until(lambda: yard.job("preempted")["status"] == "Running", 120, "it runs")
+    assert walk(yard, folder, page, {"brave-otter": "preempted"}, {})
 
 
 def test_environments(yard: Yard, folder: Path) -> None:
