@@ -12,9 +12,13 @@ from pipelines.running.pipeline_lab import PipelineLab, source, taking
 from torchyard.base.errors import NotFound
 from torchyard.data import assets
 from torchyard.data.datastores import BLOB_STORE
+from torchyard.endpoints.actions.deployments import ONLINE_DEPLOYMENTS
+from torchyard.endpoints.records.types import Deployment
 from torchyard.jobs.cleanup import deletion, removal
 from torchyard.jobs.cleanup.deletion import Choice
 from torchyard.jobs.files import model_sources
+from torchyard.jobs.records import store
+from torchyard.jobs.records.types import NewJob, Status
 from torchyard.lineage import routes
 from torchyard.models import actions as models
 
@@ -117,10 +121,12 @@ def test_what_no_record_names_is_its_path(raw: PipelineLab) -> None:
     assert edges(of_job(raw, "j")) == {(f"path:{path}", "", "job:j", "rows")}
 
 
-def test_a_signed_url_is_shown_without_its_signature(raw: PipelineLab) -> None:
-    url = "https://example.invalid/rows.csv?sig=secret"
+def test_a_url_is_shown_without_its_signature_and_its_user(raw: PipelineLab) -> None:
+    url = "https://me:secret@example.invalid/rows.csv?sig=secret"
     support.submit(raw.services, name="j", inputs={"rows": {"type": "uri_file", "path": url}})
-    assert "secret" not in str(of_job(raw, "j"))
+    found = of_job(raw, "j")
+    assert [node["name"] for node in found["nodes"]] == ["https://example.invalid/rows.csv", "j"]
+    assert "secret" not in str(found)
 
 
 def test_a_deleted_job_is_still_named(raw: PipelineLab) -> None:
@@ -146,3 +152,40 @@ def test_a_job_without_data_is_alone(lab: PipelineLab) -> None:
     found = of_job(lab, "j")
     assert ([node["id"] for node in found["nodes"]], found["edges"]) == (["job:j"], [])
     assert found["is_whole"]
+
+
+def test_the_trials_of_a_sweep_are_the_sweep(raw: PipelineLab) -> None:
+    inputs = {"rows": {"type": "uri_folder", "path": "azureml:raw:1"}}
+    first = support.submit(raw.services, name="first")
+    now = raw.services.clock.now()
+    with raw.services.db.write() as connection:
+        for name, type, parent in (("tuned", "sweep", ""), ("tuned_0", "command", "tuned")):
+            new = NewJob(
+                WORKSPACE, name, type, first.experiment_id, Status.COMPLETED, "me", name,
+                {"inputs": inputs}, now, parent=parent,
+            )  # fmt: skip
+            store.add_job(connection, new)
+    best = f"azureml://datastores/{BLOB_STORE}/paths/azureml/tuned_0/best/"
+    register_data(raw, "best", best, "tuned_0")
+    whole = {
+        ("data:raw:1", "", "job:tuned", "rows"),
+        ("job:tuned", "best", "data:best:1", ""),
+    }
+    assert edges(of_job(raw, "tuned")) == edges(of_job(raw, "tuned_0")) == whole
+
+
+def test_a_deployment_comes_after_its_model(raw: PipelineLab) -> None:
+    raw.create({"train": source("t")})
+    raw.run()
+    register_model(raw, "digits", "azureml://jobs/p_train/outputs/data")
+    now = raw.services.clock.now()
+    model = {"name": "digits", "version": "1"}
+    common: Any = {"owner": "me", "created_at": now, "changed_at": now, "workspace": WORKSPACE}
+    served = Deployment(
+        endpoint="answers", name="blue", document={"model": model}, served_document={}, **common
+    )
+    with raw.services.db.write() as connection:
+        ONLINE_DEPLOYMENTS.rows.add(connection, served)
+    found = routes.of_model(raw.services, WORKSPACE, "digits", "1")
+    after = ("model:digits:1", "", "online-deployment:answers/blue", "")
+    assert edges(found) == {("job:p_train", "data", "model:digits:1", ""), after}

@@ -71,6 +71,7 @@ def test_a_click_leads_from_page_to_page(browse: Any) -> None:
     page.locator(".graph-node", has_text="train").click()
     page.wait_for_url(f"**/jobs/{PIPELINE}_train")
     # The job has the same lineage.
+    page.get_by_role("tab", name="Lineage").click()
     page.locator(".graph-node", has_text=DATA).click()
     page.wait_for_url(f"**/data/{DATA}/1")
     page.get_by_text("Uploaded by").wait_for()
@@ -89,7 +90,7 @@ def test_keys_move_and_open(browse: Any) -> None:
 
 
 def test_a_pipeline_shows_the_lineage_of_its_steps(browse: Any) -> None:
-    page = opened(browse, f"{WORKSPACE}/jobs/{PIPELINE}?tab=overview")
+    page = opened(browse, f"{WORKSPACE}/jobs/{PIPELINE}?tab=lineage")
     rows = page.get_by_role("table", name="Lineage").locator("tr.is-selected td:first-child")
     steps = ["prepare", "features", "baseline", "train", "report"]
     assert sorted(rows.all_inner_texts()) == sorted(steps)

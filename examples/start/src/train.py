@@ -54,12 +54,14 @@ def main() -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            if RANK == 0 and loop.step % 5 == 0:
+                mlflow.log_metric("loss", loss.item(), step=loop.step)
         model.eval()
         with torch.no_grad():
             images, labels = test.tensors
             accuracy = (network(images.to(device)).argmax(1).cpu() == labels).float().mean().item()
         if RANK == 0:
-            mlflow.log_metrics({"loss": loss.item(), "accuracy": accuracy}, step=loop.step)
+            mlflow.log_metric("accuracy", accuracy, step=loop.step)
             print(f"epoch {epoch + 1}  accuracy {accuracy:.4f}", flush=True)
 
     if RANK == 0:

@@ -345,7 +345,7 @@ def load_component(source: str | os.PathLike[str]) -> LoadedComponent:
     """Read a component's file, to be called in a pipeline's function.
 
     Raises:
-        InvalidInput: there is no such file, or it is not a mapping in YAML.
+        InvalidInput: the file does not exist, or is not a YAML mapping.
 
     Example::
 

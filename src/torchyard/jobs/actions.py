@@ -286,10 +286,10 @@ def _merged(old: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[s
     return {key: value for key, value in values.items() if value is not None}
 
 
-def environment_with(db: Database, hash: str) -> dict[str, Any]:
-    """The environment as it was pinned when a job was created in it; empty where none is left."""
+def environment(db: Database, job: Job) -> dict[str, Any]:
+    """The environment as it was pinned when the job was created; empty for a run without one."""
     with db.read() as connection:
-        return store.environment_with(connection, hash)
+        return store.environment_of(connection, job.id) or {}
 
 
 def environment_hash(db: Database, job: Job) -> str:
@@ -300,9 +300,7 @@ def environment_hash(db: Database, job: Job) -> str:
 
 def requested_environment(db: Database, job: Job) -> str:
     """The name by which the job requested its environment, where that is another's; else empty."""
-    with db.read() as connection:
-        pinned = store.environment_of(connection, job.id) or {}
-    return str(pinned.get("requested", ""))
+    return str(environment(db, job).get("requested", ""))
 
 
 def events(db: Database, job: Job, after: int = 0) -> list[Event]:

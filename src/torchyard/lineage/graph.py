@@ -108,5 +108,5 @@ def _ordered(nodes: Iterable[Node], edges: Iterable[Edge]) -> tuple[Node, ...]:
             waits[target].discard(node)
             if not waits[target] and target not in ordered and target not in ready:
                 ready.append(target)
-    # In a circle, which shared places make possible, there is no such order.
+    # Jobs that write to shared places can make a circle, which has no such order.
     return (*ordered, *(node for node in waits if node not in ordered))

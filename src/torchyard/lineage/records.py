@@ -8,6 +8,7 @@ of a sweep are their sweep; a pipeline is its steps.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,12 +32,13 @@ from torchyard.models.types import Model
 from torchyard.pipelines import actions as pipelines
 from torchyard.sweeps import actions as sweeps
 
+_URL_USER = re.compile(r"(?<=://)[^/@]*@")
 _DEPLOYMENTS: tuple[DeploymentKind[Any, Any], ...] = (ONLINE_DEPLOYMENTS, BATCH_DEPLOYMENTS)
 
 
 @dataclass(frozen=True)
 class _Made:
-    """What lies at a place since the job with that id was submitted, 0 for what is no job's."""
+    """What lies at a place. `since` is the id of the job that made it, 0 for an asset."""
 
     node: Node
     output: str = ""
@@ -168,8 +170,8 @@ def _mappings(entries: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _path_node(path: str) -> Node:
-    """The query of a URL may be what its signature is."""
-    return Node(PATH, path.partition("?")[0])
+    """A URL without its query and its user, which may be secrets."""
+    return Node(PATH, _URL_USER.sub("", path.partition("?")[0]))
 
 
 def _datastore(path: str, workspace: str) -> uris.DatastoreUri | None:

@@ -155,3 +155,12 @@ def test_what_a_reused_step_makes_becomes_its_asset(ran: PipelineLab) -> None:
         assert again(ran, {**TWO, "a": named}, name) == []
     (asset,) = assets.list_versions(ran.services.db, support.WORKSPACE)
     assert (asset.name, asset.version, asset.job) == ("kept", "1", "p_a")
+
+
+def test_an_asset_that_a_reused_step_can_not_become_is_said(ran: PipelineLab) -> None:
+    named = {**source("a"), "outputs": {"data": {"name": "kept", "version": "1"}}}
+    uri = "azureml://datastores/workspaceblobstore/paths/other/"
+    request = assets.DataRequest("kept", uri, version="1")
+    assets.register(ran.services.db, ran.services.clock, support.WORKSPACE, request, uri, "me")
+    assert again(ran, {**TWO, "a": named}) == []
+    assert "step a: output `data` could not be registered" in ran.log

@@ -7,6 +7,8 @@ Always: no file is replaced; either all are written or none.
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 from contextlib import suppress
 from importlib import resources
@@ -34,7 +36,7 @@ def init(folder: Path) -> None:
         for file in sorted(source.rglob("*"))
         if file.is_file() and "__pycache__" not in file.parts
     }
-    there = [name for name in (*files, _SCHEMA) if (folder / name).exists()]
+    there = [name for name in (*files, _SCHEMA) if os.path.lexists(folder / name)]
     if there:
         raise Conflict(
             f"`{folder / there[0]}` exists, and nothing was written",
@@ -56,5 +58,5 @@ def init(folder: Path) -> None:
         ) from error
     for name in (*files, _SCHEMA):
         click.echo(f"wrote {folder / name}")
-    go = "" if folder == Path(".") else f"cd {folder} && "
+    go = "" if folder == Path(".") else f"cd {shlex.quote(str(folder))} && "
     click.echo(f"\nTrain: {go}yard job create -f job.yml --stream")

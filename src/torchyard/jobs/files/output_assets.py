@@ -40,12 +40,15 @@ def settle(services: FileServices, job: CommandJob) -> None:
         if not outputs.may_have_files(services, job.workspace, locations[name], if_unknown=True):
             text = f"output `{name}` is empty: the command wrote nothing to "
             outputs.tell(services, job, f"{text}`${{{{outputs.{name}}}}}`")
-    register(services, job, job.spec.outputs)
+    for fault in register(services, job, job.spec.outputs):
+        outputs.tell(services, job, fault)
 
 
-def register(services: FileServices, job: CommandJob, as_assets: Mapping[str, Output]) -> None:
-    """Register outputs of a job under the names that these have, unless they are already."""
-    locations = outputs.destinations_of(job)
+def register(services: FileServices, job: CommandJob, as_assets: Mapping[str, Output]) -> list[str]:
+    """Register outputs of a job under the names that these have, unless they are already; what
+    could not be registered, in words.
+    """
+    locations, faults = outputs.destinations_of(job), []
     for name, output in as_assets.items():
         if not output.name:
             continue
@@ -54,12 +57,11 @@ def register(services: FileServices, job: CommandJob, as_assets: Mapping[str, Ou
             with locks.hold(services.lock(f"outputs-{job.id % _LOCKS}")):
                 _register(services, job, name, output, locations[name])
         except TorchyardError as error:
-            outputs.tell(services, job, f"output `{name}` could not be registered: {error.message}")
+            faults.append(f"output `{name}` could not be registered: {error.message}")
         except Exception:
             _log.exception("output %s of %s could not be registered", name, job.name)
-            outputs.tell(
-                services, job, f"output `{name}` could not be registered; see `yard server logs`"
-            )
+            faults.append(f"output `{name}` could not be registered; see `yard server logs`")
+    return faults
 
 
 def _register(

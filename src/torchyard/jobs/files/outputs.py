@@ -134,7 +134,7 @@ def destinations_of(job: CommandJob) -> dict[str, OutputPlace]:
 
 
 def owner_of(uri: DatastoreUri) -> tuple[str, str]:
-    """The job below whose own folders a place lies, and the output; empty when it is no job's."""
+    """The job in whose folders a place lies, and the output; both empty for any other place."""
     if uri.store == ARTIFACT_STORE and uri.path.startswith(_ARTIFACTS):
         return uri.path.removeprefix(_ARTIFACTS).partition("/")[0], "artifacts"
     if uri.store == BLOB_STORE and uri.path.startswith(_OUTPUTS):

@@ -462,12 +462,6 @@ def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     return environment
 
 
-def environment_with(connection: Connection, hash: str) -> dict[str, Any]:
-    """As `environment_of` has it, of any job in that environment; empty where none is left."""
-    query = select(jobs.c.environment).where(jobs.c.environment_hash == hash).limit(1)
-    return connection.execute(query).scalar() or {}
-
-
 def environment_hash_of(connection: Connection, job_id: int) -> str:
     """Of the environment as it was pinned; empty for a run without one."""
     return str(

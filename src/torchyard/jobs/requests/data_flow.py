@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import JSON, Connection, select, type_coerce
+from sqlalchemy import JSON, Connection, Text, cast, select, type_coerce
 
 from torchyard.jobs.records import store
+from torchyard.jobs.records.types import COMMAND
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,11 @@ class JobState:
 
 
 def of_jobs(connection: Connection, workspace: str) -> list[JobData]:
-    """Of all that are not deleted, the oldest first; runs of clients have neither."""
+    """Of jobs that may have either, a parent or children, the oldest first; none is deleted."""
     jobs = store.jobs
     document = type_coerce(jobs.c.spec, JSON)
+    # Found in the text: reading the JSON of all jobs takes ten times as long.
+    has_path = cast(jobs.c.spec, Text).contains('"path"')
     query = (
         select(
             *(jobs.c.id, jobs.c.name, jobs.c.type, jobs.c.parent),
@@ -45,6 +48,7 @@ def of_jobs(connection: Connection, workspace: str) -> list[JobData]:
             document["outputs"].label("outputs"),
         )
         .where(jobs.c.workspace == workspace, ~store.IS_RUN, jobs.c.deleted.is_(False))
+        .where(has_path | (jobs.c.parent != "") | (jobs.c.type != COMMAND))
         .order_by(jobs.c.id)
     )
     return [JobData(**row._mapping) for row in connection.execute(query)]

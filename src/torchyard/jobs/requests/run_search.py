@@ -305,8 +305,8 @@ class _Runs:
         self.wheres.append(holds)
 
     def _is_parent(self, condition: Condition) -> bool:
-        implied = self._implied.get(condition.key) if condition.kind == "tag" else None
-        return "parent" in (implied, condition.kind == "attribute" and condition.key)
+        key = self._implied.get(condition.key) if condition.kind == "tag" else condition.key
+        return condition.kind in ("tag", "attribute") and key == "parent"
 
     def sort(self, order: Order) -> None:
         self.orders += _sorted_by(self._side(order.kind, order.key), order)

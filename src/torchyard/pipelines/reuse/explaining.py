@@ -94,7 +94,8 @@ def _step(
     if other.key == row.key:
         reasons += [] if reasons else [_unusable(services, job, other)]
         return Explanation(row.name, row.child_name, False, other.child_name, tuple(reasons))
-    found_differences = _between(services, job.workspace, earlier, recipe)
+    of_jobs = (other.child_name, row.child_name)
+    found_differences = _between(services, job.workspace, of_jobs, earlier, recipe)
     reasons += [each.text for each in found_differences]
     return Explanation(
         row.name, row.child_name, False, other.child_name, tuple(reasons), found_differences
@@ -115,13 +116,13 @@ def _unusable(services: Services, pipeline: Job, other: StepRow) -> str:
 
 
 def _between(
-    services: Services, workspace: str, before: Recipe, after: Recipe
+    services: Services, workspace: str, of_jobs: tuple[str, str], before: Recipe, after: Recipe
 ) -> tuple[Difference, ...]:
     found = differences.between(
         before,
         after,
         lambda id: _files(services, workspace, id),
-        lambda old, new: _environments(services, old, new),
+        lambda old, new: _environments(services, workspace, of_jobs, (old, new)),
     )
     return tuple(found)
 
@@ -131,10 +132,15 @@ def _files(services: Services, workspace: str, snapshot: str) -> Mapping[str, st
     return {each.path: f"{each.sha256} {each.mode}" for each in found}
 
 
-def _environments(services: Services, old: str, new: str) -> tuple[Environment, Environment]:
-    locked = _locked(services, old), _locked(services, new)
+def _environments(
+    services: Services, workspace: str, of_jobs: tuple[str, str], hashes: tuple[str, str]
+) -> tuple[Environment, Environment]:
+    locked = [_locked(services, each) for each in hashes]
     is_told = all(locked) and locked[0] != locked[1]
-    asked = [jobs.environment_with(services.db, each) for each in (old, new)]
+    found = [jobs.find_by_name(services.db, workspace, name) for name in of_jobs]
+    asked = [jobs.environment(services.db, job) if job else {} for job in found]
+    if not all(asked):
+        asked = [{}, {}]  # one alone can't be compared
     before, after = (
         Environment(
             str(each.get("python") or ""),
@@ -178,7 +184,8 @@ def command(services: Services, job: Job) -> Explanation:
     if not others:
         text = f"it is the first job of experiment `{job.experiment_name}`"
         return Explanation("", job.name, False, "", (text,))
-    found = _between(services, job.workspace, _recipe_of(services, others[0]), after)
+    of_jobs = (others[0].name, job.name)
+    found = _between(services, job.workspace, of_jobs, _recipe_of(services, others[0]), after)
     reasons = tuple(each.text for each in found)
     if not reasons:
         reasons = (f"nothing differs from job `{others[0].name}`",)

@@ -272,7 +272,8 @@ def _reuse(
     made = reusing.find(services, state.job, step.key) if step.key else None
     if made is None:
         return False
-    output_assets.register(services, parse_job(made.job), as_assets)
+    faults = output_assets.register(services, parse_job(made.job), as_assets)
+    state.log += [f"step {step.name}: {fault}" for fault in faults]
     now = services.clock.now()
     step = replace(
         step,

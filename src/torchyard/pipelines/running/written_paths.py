@@ -24,7 +24,7 @@ Written = Mapping[tuple[str, str], set[str]]
 def of_steps(workspace: str, steps: Iterable[Step]) -> Written:
     written: dict[tuple[str, str], set[str]] = defaultdict(set)
     for step in steps:
-        # What is wrong with them is told where the step is checked.
+        # Faults are reported by the check of the step.
         with suppress(TorchyardError):
             declared = read_outputs(step.document.get("outputs"), ("outputs",))
             for name, output in declared.items():

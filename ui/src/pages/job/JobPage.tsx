@@ -21,17 +21,18 @@ import { MetricsTab } from "./MetricsTab";
 import { Overview } from "./Overview";
 import { ResourcesTab } from "./ResourcesTab";
 import { Stages } from "./Stages";
+import { LineagePanel } from "../lineage/LineagePanel";
 import { StepsTab } from "../pipeline/StepsTab";
 import { TrialsTab } from "../sweep/TrialsTab";
 
 const TABS = [
   ["overview", "Overview"], ["metrics", "Metrics"], ["logs", "Logs"], ["files", "Files"], ["code", "Code"],
-  ["environment", "Environment"], ["resources", "Resources"], ["children", "Child runs"],
+  ["environment", "Environment"], ["resources", "Resources"], ["children", "Child runs"], ["lineage", "Lineage"],
 ] as const;
 /** A sweep runs no script itself: code, environment and metrics are its trials'. */
-const SWEEP_TABS = [["trials", "Trials"], ["overview", "Overview"], ["logs", "Logs"], ["files", "Files"]] as const;
+const SWEEP_TABS = [["trials", "Trials"], ["overview", "Overview"], ["logs", "Logs"], ["files", "Files"], ["lineage", "Lineage"]] as const;
 /** Nor does a pipeline. */
-const PIPELINE_TABS = [["steps", "Steps"], ["overview", "Overview"], ["logs", "Logs"], ["files", "Files"]] as const;
+const PIPELINE_TABS = [["steps", "Steps"], ["overview", "Overview"], ["logs", "Logs"], ["files", "Files"], ["lineage", "Lineage"]] as const;
 type TabId = (typeof TABS | typeof SWEEP_TABS | typeof PIPELINE_TABS)[number][0];
 
 function tabsOf(job: Job): readonly (readonly [TabId, string])[] {
@@ -94,6 +95,7 @@ function Part({ tab, job }: { tab: TabId; job: Job }) {
     case "environment": return <EnvironmentTab job={job} />;
     case "resources": return <ResourcesTab job={job} />;
     case "children": return <ChildrenTab job={job} />;
+    case "lineage": return <LineagePanel of={["jobs", job.name]} origin="No data leads to it." />;
     default: return <Overview job={job} />;
   }
 }

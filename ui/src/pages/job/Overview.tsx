@@ -14,7 +14,6 @@ import { groupKeys } from "../../charts/series";
 import { href, jobHref } from "../../lib/address";
 import { bytes, number } from "../../lib/format";
 import { mayWrite, useSession } from "../../lib/session";
-import { LineagePanel } from "../lineage/LineagePanel";
 import { sourcesOf } from "./MetricsTab";
 
 const MOST_CHARTS = 4;
@@ -38,7 +37,6 @@ export function Overview({ job: asked }: { job: Job }) {
             <ul class="notices">{job.notices.map((notice, at) => <li key={at}><Icon name="info" size={14} /><span>{notice}</span></li>)}</ul>
           </Panel>
         )}
-        <LineagePanel of={["jobs", job.name]} />
         {job.type !== "pipeline" && <Panel title="Command" aside={<Copy text={String(job.spec.command ?? "")} label="Copy the command" />}>
           <pre class="code-block" tabIndex={0}>{String(job.spec.command ?? "This run was started outside of torchyard's jobs.")}</pre>
         </Panel>}

@@ -19,8 +19,8 @@ type Row = LineageNode & { sources: string };
 interface Props {
   /** The end of its address: `["jobs", NAME]`. */
   of: readonly string[];
-  /** Said where nothing leads to it; without one, nothing is shown of what stands alone. */
-  origin?: ComponentChildren;
+  /** Said where nothing leads to it. */
+  origin: ComponentChildren;
 }
 
 export function LineagePanel({ of, origin }: Props) {
@@ -28,14 +28,14 @@ export function LineagePanel({ of, origin }: Props) {
   const url = api(workspace, ["lineage", ...of]);
   const { data, error, reload } = useLoad(url, (signal) => get<Lineage>(url, signal));
   const again = useThrottled(reload, 3000);
-  useEvent("job", (event) => { if (data?.nodes.some((node) => node.kind === "job" && node.name === event.name)) again(); });
+  useEvent("job", (event) => { if (data?.nodes.some((node) => node.kind === "job" && node.name === event.name && node.status !== (event.job?.status ?? ""))) again(); });
   useEvent("refresh", again);
   const graph = useMemo(() => data && graphOf(data), [data]);
   if (!data || !graph) return error && <Panel title="Lineage"><ErrorNote error={error} /></Panel>;
   const isOf = new Set(data.of);
   const notes = [
-    origin && !data.edges.some((edge) => isOf.has(edge.target)) && origin,
-    origin && !data.edges.some((edge) => isOf.has(edge.source)) && "Used by nothing yet.",
+    !data.edges.some((edge) => isOf.has(edge.target)) && origin,
+    !data.edges.some((edge) => isOf.has(edge.source)) && "Used by nothing yet.",
     !data.is_whole && `Only the nearest ${count(data.nodes.length)} are shown.`,
   ].filter(Boolean);
   const note = notes.length > 0 && <p class="lineage-note">{notes.map((each, at) => <span key={at}>{each} </span>)}</p>;
