@@ -135,7 +135,7 @@ def test_a_sweep_in_python_goes_on_and_is_a_frame(
 def test_failing_and_diverging_trials_do_not_end_a_sweep(
     yard: Yard, write_sweep: Callable[..., str]
 ) -> None:
-    for mode, outcome in (("fail", "failed"), ("diverge", "stopped")):
+    for mode, outcome in (("fail", "failed"), ("diverge", "completed")):
         yard("job", "create", "-f", write_sweep(mode, mode, 3, 0.3))
         yard.completed(mode)
         ends = {t["outcome"] for t in _trials(yard, mode) if t["parameters"]["lr"] > 0.05}

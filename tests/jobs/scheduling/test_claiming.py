@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from jobs.support import WORKSPACE, again, attempt_of, submit
+from eventually import eventually
+from jobs.support import WORKSPACE, FakeEnvironments, again, attempt_of, submit
 from torchyard.compute import actions as computes
 from torchyard.executors.executor import Handle
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.records import store
+from torchyard.jobs.records import attempt_store, store
 from torchyard.jobs.records.types import Job, Status
 from torchyard.jobs.scheduler import Scheduler
 from torchyard.jobs.services import Services
@@ -100,3 +103,27 @@ def test_a_launch_that_fails_fails_its_own_job(services: Services) -> None:
     assert statuses(services, jobs) == [started, Status.FAILED, started, started]
     launched = [attempt_of(services, job).handle is not None for job in jobs]
     assert launched == [True, False, True, True]
+
+
+def test_a_queued_job_whose_environment_is_gone_is_prepared_again(
+    services: Services, scheduler: Scheduler, executor: FakeExecutor
+) -> None:
+    [job] = queued(services, scheduler, 1)
+    environments = cast(FakeEnvironments, services.environments)
+    environments.unbuilt.add("python")
+    scheduler.claimer.claim()
+    assert again(services, job).status is Status.PREPARING
+    assert not executor.launches
+    with services.db.read() as connection:
+        assert attempt_store.attempts_of(connection, job.id) == []
+    environments.go_on.set()
+    eventually(lambda: prepared(scheduler, environments), "the environment is built again")
+    scheduler.run_round()
+    scheduler.run_round()
+    assert again(services, job).status is Status.STARTING
+    assert (attempt_of(services, job).number, environments.built) == (1, ["python"])
+
+
+def prepared(scheduler: Scheduler, environments: FakeEnvironments) -> bool:
+    scheduler.preparer.prepare()
+    return not environments.unbuilt

@@ -3,7 +3,8 @@
 Owns: passing an attempt to the executor, and storing its handle.
 Leaves: the plan to planner.py, processes to executors/.
 Always: an attempt that is launched twice starts once; no transaction is open meanwhile; a server
-that stalled starts nothing that another one may own by now.
+that stalled starts nothing that another one may own by now; a job whose environment or data went
+away while it was queued is prepared again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from torchyard.base import disk
-from torchyard.base.errors import DatabaseUnreachable, Forbidden
+from torchyard.base.errors import DatabaseUnreachable, Forbidden, NotFound
 from torchyard.environments.types import EnvironmentSpec
 from torchyard.environments.types import from_json as environment_from_json
 from torchyard.executors.executor import (
@@ -28,15 +29,19 @@ from torchyard.executors.runner_client import RunnerRefused, RunnerUnreachable
 from torchyard.jobs.attempts import endings, engine_nodes, planner, worker_reports
 from torchyard.jobs.files import inputs
 from torchyard.jobs.records import attempt_store, store
-from torchyard.jobs.records.types import Attempt, JobError
+from torchyard.jobs.records.types import Attempt, CommandJob, JobError, Stage
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import secrets
 from torchyard.servers.types import LeaseLost
-from torchyard.shared.plan import LaunchPlan
+from torchyard.shared.plan import InputPlan, LaunchPlan
 from torchyard.workspaces import actions as workspaces
 from torchyard.workspaces import rights
 
 _log = logging.getLogger(__name__)
+
+
+class _NotPrepared(Exception):
+    """What was there when the job was queued is gone, as in a home that was restored."""
 
 
 class Launcher:
@@ -69,6 +74,9 @@ class Launcher:
         """
         if isinstance(error, (DatabaseUnreachable, LeaseLost, RunnerUnreachable)):
             raise error
+        if isinstance(error, _NotPrepared):
+            worker_reports.put_back(self._services, attempt, str(error), Stage.PREPARING)
+            return
         if isinstance(error, DevicesTaken):
             # If some nodes run, the next round tries to start the others.
             if not error.begun:
@@ -112,7 +120,7 @@ class Launcher:
         workspace = workspaces.get(services.db, attempt.workspace)
         if not recovers:
             secrets.check_present(job.spec.environment_variables)
-        input_plans = {} if recovers else inputs.plans(services.fetcher, job)
+        input_plans = {} if recovers else self._inputs(job)
         inputs.let_read(services, job, input_plans)
         folder = None if recovers else self._folder(environment)
         launch = planner.Launch(workspace, job, attempt, folder, input_plans, environment.hash)
@@ -122,9 +130,16 @@ class Launcher:
                 rights.refuse_unable(connection, job.owner, job.workspace)
             return planner.plan(connection, services, launch, self._server_url)
 
+    def _inputs(self, job: CommandJob) -> dict[str, InputPlan]:
+        try:
+            return inputs.plans(self._services.fetcher, job)
+        except NotFound as error:
+            raise _NotPrepared(error.message) from error
+
     def _folder(self, environment: EnvironmentSpec) -> Path:
         folder = self._services.environments.builds.use(environment)
-        assert folder is not None
+        if folder is None:
+            raise _NotPrepared("its environment is no longer there, and is built again")
         self._services.client_endpoints.expect(folder)
         return folder
 

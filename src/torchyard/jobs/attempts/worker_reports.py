@@ -26,6 +26,7 @@ from torchyard.jobs.records.types import (
     Job,
     JobError,
     NodeState,
+    Stage,
 )
 from torchyard.jobs.services import RecordServices, Services
 
@@ -154,8 +155,10 @@ def lose(services: Services, attempt_id: str, node: int, error: JobError | None 
     services.signals.notify(attempt_key(attempt_id))
 
 
-def put_back(services: Services, attempt: Attempt, reason: str) -> None:
-    """Queue the job of an attempt again that could not be started.
+def put_back(
+    services: Services, attempt: Attempt, reason: str, stage: Stage = Stage.SCALING
+) -> None:
+    """Queue the job of an attempt again that could not be started, or prepare it again.
 
     The attempt does not count: the next one gets its number.
     """
@@ -164,7 +167,7 @@ def put_back(services: Services, attempt: Attempt, reason: str) -> None:
         if current is None or current.ended_at is not None or current.handle is not None:
             return
         job = store.job_by_id(connection, attempt.job_id)
-        progress.put_back(connection, job, services.clock.now(), attempt, reason)
+        progress.put_back(connection, job, services.clock.now(), attempt, reason, stage)
     scratch.forget(services, attempt.id)
     services.signals.notify(job_key(job))
 

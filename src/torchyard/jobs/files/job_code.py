@@ -17,7 +17,7 @@ from torchyard.base.blobs import Blobs, SnapshotFile
 from torchyard.base.errors import NotFound, did_you_mean
 from torchyard.jobs.files import text_diff
 from torchyard.jobs.files.text_diff import Hunk
-from torchyard.jobs.records.types import Job, parse_job
+from torchyard.jobs.records.types import Job
 
 _PREFIX = "snapshot:"
 _MOST_LINES = 10_000
@@ -40,7 +40,7 @@ def files_of(blobs: Blobs, job: Job) -> tuple[SnapshotFile, ...]:
     Raises:
         NotFound: the snapshot is gone.
     """
-    code = parse_job(job).spec.code
+    code = str(job.document.get("code") or "")
     if not code.startswith(_PREFIX):
         return ()
     return blobs.snapshot(code.removeprefix(_PREFIX)).files

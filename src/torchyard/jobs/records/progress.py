@@ -347,8 +347,19 @@ def resized(connection: Connection, job: Job, now: datetime, attempt: Attempt, c
     _queue_again(connection, job, now, attempt.exit_code, attempt.error, attempt, change)
 
 
-def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, why: str) -> None:
-    """Take back an attempt that was not started: its job is queued again, at its place."""
+def put_back(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    attempt: Attempt,
+    why: str,
+    stage: Stage = Stage.SCALING,
+) -> None:
+    """Take back an attempt that was not started: its job is queued again, at its place.
+
+    Args:
+        stage: Preparing for a job that is prepared once more before that.
+    """
     computes.release(connection, attempt.id, now)
     workspaces.drop_tokens(connection, TokenKind.ATTEMPT, attempt.id)
     workspaces.drop_tokens(connection, TokenKind.RUN, run_subject(job))
@@ -356,8 +367,9 @@ def put_back(connection: Connection, job: Job, now: datetime, attempt: Attempt, 
     store.change_job(connection, job.id, attempt=attempt.number - 1)
     _wait_for_fewest(connection, job)
     if job.status in (Status.STARTING, Status.PROVISIONING):
-        start_stage(connection, job, Stage.SCALING, now, why)
-        move(connection, job, Status.QUEUED, now)
+        start_stage(connection, job, stage, now, why)
+        status = Status.PREPARING if stage is Stage.PREPARING else Status.QUEUED
+        move(connection, job, status, now)
     elif job.status is Status.CANCEL_REQUESTED:
         end(connection, job, Status.CANCELED, now)
 
