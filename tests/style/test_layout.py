@@ -63,6 +63,7 @@ CROSS_CUTTING = {
     "hostile_input": "texts that make a parser slow, for every pattern and a real server",
     "mlflow_conformance": "MLflow's own tests of its stores",
     "public_examples": "files and scripts that others published",
+    "recorded_home": "a home as a released version left it, opened by this one",
     "recordings": "what readers of documents made of thousands of inputs",
     "ray": "jobs on real Ray clusters",
     "slurm": "jobs on a real Slurm",

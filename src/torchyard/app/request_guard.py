@@ -1,6 +1,7 @@
 """What is refused before any route is looked for, and how the server signs its answers.
 
-Owns: which hosts are answered to, how long headers and query may be, the server's header.
+Owns: which hosts and versions are answered to, how long headers and query may be, the server's
+header.
 Leaves: who may pass and how large a body may be to workspaces/guarded_routes.py, connections to
 uvicorn and to a proxy before it.
 Always: nothing of a body is read here.
@@ -16,7 +17,7 @@ from collections.abc import Collection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from torchyard.app.refusals import refuse
-from torchyard.base import request_headers
+from torchyard.base import request_headers, versions
 from torchyard.base.bodies.request_bodies import BUSY
 from torchyard.base.errors import Forbidden, InvalidInput, LimitExceeded, TorchyardError
 
@@ -28,6 +29,8 @@ _OF_WORKERS = "/v1/attempts/"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 _HEADERS_MOST_BYTES = 64 << 10
+# So that a command can tell that a server runs, and of which version.
+_OPEN_TO_ANY_VERSION = ("/health", "/livez")
 
 
 class RequestGuard:
@@ -76,6 +79,10 @@ class RequestGuard:
             raise _TooLong("the request's headers and query are longer than 64 KiB", "shorten them")
         if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
             raise InvalidInput("the request's address contains a NUL character", "remove it")
+        if scope["path"] not in _OPEN_TO_ANY_VERSION:
+            refusal = versions.refusal(request_headers.header(scope, b"user-agent"))
+            if refusal is not None:
+                raise refusal
         if self._hosts and scope.get("scheme") == "http":
             host = _name_of(request_headers.header(scope, b"host"))
             if host not in self._hosts:

@@ -20,6 +20,7 @@ from io import IOBase
 from typing import IO, Any, Union
 from urllib.parse import SplitResult, urlencode, urlsplit
 
+from torchyard.base import versions
 from torchyard.base.errors import InvalidInput, TorchyardError, Unreachable, from_answer
 
 _BUSY_PATIENCE_S = 60.0
@@ -204,7 +205,11 @@ class Transport:
             + path
             + ("?" + urlencode(parameters, doseq=True) if parameters else "")
         )
-        all_headers = {"Authorization": f"Bearer {self.token}", **headers}
+        all_headers = {
+            "Authorization": f"Bearer {self.token}",
+            "User-Agent": versions.USER_AGENT,
+            **headers,
+        }
         fresh = self._connection is None
         try:
             return self._exchange(method, target, body, all_headers)
