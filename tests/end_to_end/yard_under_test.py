@@ -72,14 +72,20 @@ class Yard:
         assert process.returncode == expect, report
         return output
 
+    @property
+    def url(self) -> str:
+        return str(json.loads((self.home / "server.json").read_text())["url"])
+
+    @property
+    def token(self) -> str:
+        return (self.home / "token").read_text().strip()
+
     def open(self, path: str, body: Any = None) -> Any:
         """An answer of the native API, to read and close; a `body` is posted."""
-        server = json.loads((self.home / "server.json").read_text())
-        token = (self.home / "token").read_text().strip()
         request = urllib.request.Request(
-            f"{server['url']}/v1/workspaces/default/{path}",
+            f"{self.url}/v1/workspaces/default/{path}",
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
         )
         return urllib.request.urlopen(request, timeout=60)
 

@@ -66,16 +66,14 @@ class Recorder:
 
     def __init__(self, yard: Yard, folder: Path) -> None:
         self.yard, self.folder = yard, folder
-        self.server = json.loads((yard.home / "server.json").read_text())["url"]
-        self.token = (yard.home / "token").read_text().strip()
 
     def ask(self, method: str, path: str, body: Any = None, token: str = "") -> Any:
         request = urllib.request.Request(
-            self.server + path,
+            self.yard.url + path,
             data=None if body is None else json.dumps(body).encode(),
             method=method,
             headers={
-                "Authorization": f"Bearer {token or self.token}",
+                "Authorization": f"Bearer {token or self.yard.token}",
                 "Content-Type": "application/json",
             },
         )

@@ -75,13 +75,14 @@ def ensure(
         options: further ones of `yard-server`.
 
     Raises:
-        InvalidInput: it refuses to start, as with a port that is taken.
+        InvalidInput: it refuses to start, as with a port that is taken, or this is not Linux.
         Unreachable: it does not become ready, with the last lines of its log; or it is not this
             command's to start.
     """
     running = answering(settings)
     if running is not None:
         return running
+    _refuse_elsewhere()
     service = home_service.read(settings.home)
     if service is not None:
         return _await_service(settings, service)
@@ -290,6 +291,19 @@ def _answers(running: Running) -> bool:
     finally:
         transport.close()
     return isinstance(health, dict) and health.get("pid") == running.pid
+
+
+def _refuse_elsewhere() -> None:
+    """
+    Raises:
+        InvalidInput: this system is not Linux.
+    """
+    if not sys.platform.startswith("linux"):
+        raise InvalidInput(
+            "torchyard's server runs on Linux alone, and there is none to log in to",
+            "start one on a Linux machine by `yard server start --listen`, and log in here with "
+            "`yard login URL`",
+        )
 
 
 def _start(settings: Settings, command: Sequence[str], port: int | None) -> Running:

@@ -10,7 +10,6 @@ Source: flock(2); each opening of a file locks for itself, so threads exclude ea
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,8 @@ _POLL_S = 0.05
 
 def lock(file: OpenFile, shared: bool = False) -> None:
     """Wait for the lock of an open file; it is held until the file is closed."""
+    import fcntl  # Linux and macOS: a command elsewhere imports this module and locks nothing
+
     fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
@@ -33,6 +34,8 @@ def try_lock(file: OpenFile, shared: bool = False) -> bool:
     Raises:
         OSError: this file system has no locks.
     """
+    import fcntl  # as above
+
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
