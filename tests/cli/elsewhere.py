@@ -27,8 +27,8 @@ _MISSING: dict[Any, tuple[str, ...]] = {
         "getpriority", "getsid", "getuid", "getxattr", "initgroups", "killpg", "lchown",
         "listxattr", "memfd_create", "mkfifo", "mknod", "nice", "openpty", "pidfd_open",
         "posix_fadvise", "posix_fallocate", "pread", "preadv", "pwrite", "sched_getaffinity",
-        "sched_setaffinity", "sendfile", "setpgid", "setpriority", "setresuid", "setsid", "setuid", "setxattr",
-        "splice", "statvfs", "sysconf",
+        "sched_setaffinity", "sendfile", "setpgid", "setpriority", "setresuid", "setsid", "setuid",
+        "setxattr", "splice", "statvfs", "sysconf",
     ),
     select: ("epoll", "poll"),
     signal: (

@@ -10,5 +10,9 @@ FEATURE = Feature(
             "cli.commands.server",
             "Start, stop, inspect and back up this machine's server.",
         ),
+        "self": (
+            "cli.commands.self_update",
+            "Update torchyard, where uv, pipx or pip installed it.",
+        ),
     },
 )

@@ -1,0 +1,122 @@
+"""`yard self update`: upgrade torchyard by the program that installed it.
+
+Owns: finding out who installed it, and the command that upgrades it.
+Leaves: the upgrade to that program, a server's to docs/guides/upgrade.md.
+Always: nothing but the printed command runs; an installation that isn't this user's to change is
+refused before.
+
+Sources: https://docs.astral.sh/uv/concepts/tools/ (uv-receipt.toml in a tool's environment);
+https://packaging.python.org/en/latest/specifications/recording-installed-packages/ (INSTALLER,
+direct_url.json); https://bford.info/cachedir/; pipx writes pipx_metadata.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+import torchyard
+from torchyard.base.errors import Forbidden, InvalidInput
+from torchyard.cli.parsing.group import noun
+from torchyard.cli.parsing.options import accepts
+
+group = noun("self")
+_NAME = "torchyard"
+_CACHE_MARK = "CACHEDIR.TAG"
+
+
+@group.command("update")
+@click.option("--dry-run", is_flag=True, help="Print the command, and don't run it.")
+@accepts("--debug")
+def update(dry_run: bool) -> int:
+    """Upgrade torchyard, where uv, pipx or pip installed it.
+
+    Running jobs go on. A running server stays what it is until it is started again: `yard server
+    stop`, then `yard server start`.
+
+    Example: yard self update --dry-run
+    """
+    command = upgrade_command(Path(sys.prefix), _record("INSTALLER"), _record("direct_url.json"))
+    click.echo(f"$ {shlex.join(command)}")
+    if dry_run:
+        return 0
+    import subprocess
+
+    code = subprocess.run(command).returncode
+    if code:
+        return code
+    asked = [sys.executable, "-c", "import torchyard; print(torchyard.__version__)"]
+    version = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    if version == torchyard.__version__:
+        click.echo(f"torchyard {version} is the newest that it found")
+    else:
+        click.echo(f"torchyard {torchyard.__version__} -> {version}")
+    return 0
+
+
+def upgrade_command(prefix: Path, installer: str, direct_url: str) -> Sequence[str]:
+    """What upgrades the torchyard of an environment.
+
+    Args:
+        prefix: the environment's folder.
+        installer, direct_url: the files of these names that its installation left; empty where
+            there is none.
+
+    Raises:
+        InvalidInput: it was not installed from an index, or by a program that is not there.
+        Forbidden: the environment is somebody else's.
+    """
+    if direct_url:
+        source = json.loads(direct_url).get("url", "")
+        raise InvalidInput(
+            f"this torchyard was installed from `{source}`, not from an index",
+            "update it as it was installed; from a clone that is `git pull`",
+        )
+    if (prefix / "uv-receipt.toml").exists():
+        return [_program("uv"), "tool", "upgrade", _NAME]
+    if (prefix / "pipx_metadata.json").exists():
+        return [_program("pipx"), "upgrade", _NAME]
+    if any((folder / _CACHE_MARK).exists() for folder in prefix.parents):
+        raise InvalidInput(
+            f"this torchyard lies in a cache, `{prefix}`, as `uvx` leaves it",
+            "`uvx torchyard@latest` runs the newest one",
+        )
+    if not installer:
+        raise InvalidInput(
+            f"nobody noted what installed this torchyard into `{prefix}`",
+            "update it as it was installed, or install your own: `uv tool install torchyard`",
+        )
+    if not os.access(prefix, os.W_OK):
+        raise Forbidden(
+            f"torchyard is installed in `{prefix}`, which you may not change",
+            "ask who installed it, or install your own: `uv tool install torchyard`",
+        )
+    if installer.strip() == "uv":
+        python = ["--python", sys.executable]
+        return [_program("uv"), "pip", "install", *python, "--upgrade", _NAME]
+    return [sys.executable, "-m", "pip", "install", "--upgrade", _NAME]
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise InvalidInput(
+            f"`{name}` installed torchyard, and is not on PATH", f"add the folder of `{name}`"
+        )
+    return found
+
+
+def _record(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return distribution(_NAME).read_text(name) or ""
+    except PackageNotFoundError:
+        return ""

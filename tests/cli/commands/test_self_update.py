@@ -1,0 +1,71 @@
+"""Which command upgrades torchyard, by what its installation left; running it is tested elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from torchyard.base.errors import Forbidden, InvalidInput
+from torchyard.cli.commands import self_update
+
+
+@pytest.fixture(autouse=True)
+def _programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("uv", "pipx"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    folder = tmp_path / "cache" / "environment"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("left", "installer", "words"),
+    [
+        ("uv-receipt.toml", "uv\n", ["uv", "tool", "upgrade", "torchyard"]),
+        ("pipx_metadata.json", "pip\n", ["pipx", "upgrade", "torchyard"]),
+        (".gitignore", "uv\n",
+         ["uv", "pip", "install", "--python", sys.executable, "--upgrade", "torchyard"]),
+        ("pyvenv.cfg", "pip\n",
+         [Path(sys.executable).name, "-m", "pip", "install", "--upgrade", "torchyard"]),
+    ],
+)  # fmt: skip
+def test_who_installed_it_upgrades_it(
+    prefix: Path, left: str, installer: str, words: Sequence[str]
+) -> None:
+    (prefix / left).touch()
+    program, *arguments = self_update.upgrade_command(prefix, installer, "")
+    assert [Path(program).name, *arguments] == list(words)
+
+
+def test_what_no_index_has_is_not_upgraded(prefix: Path) -> None:
+    with pytest.raises(InvalidInput, match="from `file:///src`"):
+        self_update.upgrade_command(prefix, "pip", json.dumps({"url": "file:///src"}))
+    with pytest.raises(InvalidInput, match="nobody noted"):
+        self_update.upgrade_command(prefix, "", "")
+    (prefix.parent / "CACHEDIR.TAG").touch()
+    with pytest.raises(InvalidInput, match="lies in a cache"):
+        self_update.upgrade_command(prefix, "uv", "")
+
+
+def test_a_program_that_is_gone_is_named(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (prefix / "uv-receipt.toml").touch()
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InvalidInput, match="`uv` installed torchyard, and is not on PATH"):
+        self_update.upgrade_command(prefix, "uv", "")
+
+
+def test_somebody_elses_installation_stays(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_update.os, "access", lambda *_: False)
+    with pytest.raises(Forbidden, match="you may not change"):
+        self_update.upgrade_command(prefix, "pip", "")
