@@ -168,17 +168,37 @@ def test_a_job_is_shown_with_its_file(
     assert shown["page"].endswith(f"/workspaces/{server.name}/jobs/shown")
 
 
-def test_much_is_shortened_and_said(agent: Agent, start: Callable[..., PlayedJob]) -> None:
-    job = start("much", command=f"echo {'x' * 50_000}", tags={"long": "y" * 2_000})
-    job.record({f"p{number:03}": "z" * 2_000 for number in range(200)})
+def test_much_is_shortened_and_said(
+    agent: Agent, server: ServedWorkspace, start: Callable[..., PlayedJob]
+) -> None:
+    tags = {f"t{number:03}": "y" * 2_000 for number in range(60)}
+    job = start("much", command=f"echo {'x' * 50_000}", tags=tags)
+    job.record({f"p{number:03}": "z" for number in range(200)})
+    points = [metric(f"m{number:03}" * 50, 0.0, 1000) for number in range(100)]
+    server.services.history.append(server.job("much").id, points)
     for number in range(70):
         job.write(f"outputs/{number}.txt", b"")
     job.complete()
-    result = agent.result("show_job", name="much")
-    shown: dict[str, Any] = result.structured_content
-    assert len(json.dumps(shown)) < 50_000
-    assert shown["left_out"] == ["150 of 200 params", "20 of 70 files", "the end of `job_file`"]
-    assert shown["tags"]["long"] == "y" * 300 + "… (1700 more characters)"
+    shown = agent.call("show_job", name="much")
+    assert len(json.dumps(shown)) < 60_000
+    assert shown["left_out"] == [
+        "51 of 100 metrics (`read_metrics` has them)",
+        "150 of 200 params",
+        "30 of 60 tags",
+        "20 of 70 files",
+        "the end of `job_file`",
+    ]
+    assert shown["tags"]["t000"] == "y" * 300 + "… (1700 more characters)"
+    (row,) = agent.call("list_jobs", text="much", columns=["metrics"])["jobs"]
+    assert len(json.dumps(row)) < 6_000
+    assert row["left_out"] == ["54 of 60 tags", "91 of 100 columns"]
+
+
+def test_of_a_list_one_is_kept_however_long() -> None:
+    left_out: list[str] = []
+    assert bounds.first(["x" * 90, "y" * 90, "z"], "words", left_out, characters=50) == ["x" * 90]
+    assert bounds.first(["x", "y"], "words", left_out, characters=50) == ["x", "y"]
+    assert left_out == ["2 of 3 words"]
 
 
 def test_waiting_ends_with_the_job(agent: Agent, start: Callable[..., PlayedJob]) -> None:

@@ -6,9 +6,9 @@ Always: what is left out is said; control characters of logs are left out as in 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torchyard.base.terminal_text import plain
 from torchyard.client.printing import last_state
@@ -23,7 +23,7 @@ LINE_CHARACTERS = 2_000
 MESSAGE_CHARACTERS = 2_000
 VALUE_CHARACTERS = 300
 DOCUMENT_CHARACTERS = 10_000
-MOST_ENTRIES = 50
+MOST_ENTRIES, LIST_CHARACTERS = 50, 10_000
 """Of a list or a mapping within an answer."""
 
 
@@ -35,21 +35,38 @@ def shortened(text: str, characters: int = VALUE_CHARACTERS) -> str:
 
 
 def first(
-    values: Sequence[Value], what: str, left_out: list[str], most: int = MOST_ENTRIES
+    values: Sequence[Value],
+    what: str,
+    left_out: list[str],
+    most: int = MOST_ENTRIES,
+    characters: int = LIST_CHARACTERS,
 ) -> list[Value]:
-    """The first values; `left_out` gets a line on the others, `what` being their plural."""
-    if len(values) > most:
-        left_out.append(f"{len(values) - most} of {len(values)} {what}")
-    return list(values[:most])
+    """The first values, one at least; `left_out` gets a line on the others.
+
+    Args:
+        what: the plural of what they are.
+        characters: that they may have together, as JSON.
+    """
+    kept: list[Value] = []
+    for value in values[:most]:
+        characters -= len(json.dumps(value, ensure_ascii=False, default=str))
+        if kept and characters < 0:
+            break
+        kept.append(value)
+    if len(kept) < len(values):
+        left_out.append(f"{len(values) - len(kept)} of {len(values)} {what}")
+    return kept
 
 
-def first_entries(values: Mapping[str, str], what: str, left_out: list[str]) -> dict[str, str]:
-    """As `first`, of a mapping whose long values are shortened."""
-    if len(values) > MOST_ENTRIES:
-        left_out.append(f"{len(values) - MOST_ENTRIES} of {len(values)} {what}")
-    return {
-        shortened(key): shortened(str(value)) for key, value in islice(values.items(), MOST_ENTRIES)
-    }
+def first_entries(
+    values: Mapping[str, Any], what: str, left_out: list[str], characters: int = LIST_CHARACTERS
+) -> dict[str, Any]:
+    """As `first`, of a mapping whose long strings are shortened."""
+    entries = [
+        (shortened(key), shortened(value) if isinstance(value, str) else value)
+        for key, value in values.items()
+    ]
+    return dict(first(entries, what, left_out, characters=characters))
 
 
 def last_lines(content: bytes, lines: int, characters: int, is_whole: bool) -> tuple[str, bool]:

@@ -4,7 +4,8 @@ Owns: answers and errors as the protocol has them, what an agent reads of the se
 Leaves: the wire to the SDK `mcp`, which keeps everything else off standard output; the tools to
 tools.py.
 Always: an error is the result of its call, with message and hint; no text of an answer has control
-characters; the process ends when its stdin is closed.
+characters; the process ends when its stdin is closed. (Of the SDK it is `Server` and not
+`MCPServer`, which ignores arguments that a tool doesn't have.)
 
 Source: https://modelcontextprotocol.io/specification
 """

@@ -28,9 +28,10 @@ from torchyard.client.job_reader import RemoteFile
 from torchyard.client.printing import rank_of_log
 
 _BUILD_LOG = "azureml-logs/20_image_build_log.txt"
-_MOST_LOGS = 8
+_MOST_LOGS, _MOST_FRAMES = 8, 10
 _LAST_LINES = 30
-_MOST_KEYS = 200
+_JOBS_CHARACTERS, _VALUES_CHARACTERS = 50_000, 2_000
+_MOST_KEYS, _KEYS_CHARACTERS = 200, 30_000
 _WAIT_PAUSE_S = 0.5
 
 JobName = Annotated[str, Field(min_length=1, description="The job's name.")]
@@ -95,6 +96,7 @@ class ListedJob(TypedDict):
     waiting_for: str | None
     tags: dict[str, str]
     columns: dict[str, str | float]
+    left_out: list[str] | None
 
 
 class JobsAnswer(TypedDict):
@@ -116,14 +118,12 @@ def list_jobs(client: Client, arguments: ListJobs) -> JobsAnswer:
         only_archived=arguments.archived == "only",
         max_results=arguments.max_results + 1,
     )
-    left_out = []
+    rows = [_listed(job) for job in jobs[: arguments.max_results]]
+    left_out: list[str] = []
+    shown = bounds.first(rows, "jobs", left_out, len(rows), _JOBS_CHARACTERS)
     if len(jobs) > arguments.max_results:
         left_out.append("further jobs: add conditions, or raise `max_results`")
-    return {
-        "workspace": client.workspace,
-        "jobs": [_listed(job) for job in jobs[: arguments.max_results]],
-        "left_out": left_out,
-    }
+    return {"workspace": client.workspace, "jobs": shown, "left_out": left_out}
 
 
 def _moment(text: str) -> Any:
@@ -133,7 +133,12 @@ def _moment(text: str) -> Any:
 def _listed(job: JobSummary) -> ListedJob:
     columns = dict(job.columns)
     waiting_for = columns.pop("waiting", None)
-    left_out: list[str] = []  # what a list shortens is seen in its texts
+    left_out: list[str] = []
+    tags = bounds.first_entries(job.tags, "tags", left_out, _VALUES_CHARACTERS)
+    shown = {
+        name: number(value) if isinstance(value, float) else str(value)
+        for name, value in columns.items()
+    }
     return {
         "name": job.name,
         "display_name": _other_name(job),
@@ -147,11 +152,9 @@ def _listed(job: JobSummary) -> ListedJob:
         "duration_s": job.duration_s,
         "error": _failure(job.error, bounds.VALUE_CHARACTERS) if job.error else None,
         "waiting_for": waiting_for,
-        "tags": bounds.first_entries(job.tags, "tags", left_out),
-        "columns": {
-            name: number(value) if isinstance(value, float) else bounds.shortened(str(value))
-            for name, value in columns.items()
-        },
+        "tags": tags,
+        "columns": bounds.first_entries(shown, "columns", left_out, _VALUES_CHARACTERS),
+        "left_out": left_out or None,
     }
 
 
@@ -246,7 +249,10 @@ def show_job(client: Client, arguments: ShowJob) -> JobAnswer:
 def job_answer(client: Client, job: Job) -> JobAnswer:
     """A job with all that its page shows."""
     left_out: list[str] = []
-    files = [*client.jobs.files(job.name), *client.jobs.outputs(job.name)]
+    files: list[FileAnswer] = [
+        {"path": file.path, "size_bytes": file.size_bytes, "output": file.output or None}
+        for file in (*client.jobs.files(job.name), *client.jobs.outputs(job.name))
+    ]
     keys = bounds.first(list(job.last_metrics), "metrics (`read_metrics` has them)", left_out)
     return {
         "name": job.name,
@@ -279,17 +285,11 @@ def job_answer(client: Client, job: Job) -> JobAnswer:
             }
             for stage in job.stages
         ],
-        "notices": [
-            bounds.shortened(notice, bounds.MESSAGE_CHARACTERS)
-            for notice in bounds.first(job.notices, "notices", left_out, 20)
-        ],
-        "metrics": {bounds.shortened(key): number(job.last_metrics[key]) for key in keys},
+        "notices": bounds.first(job.notices, "notices", left_out),
+        "metrics": {key: number(job.last_metrics[key]) for key in keys},
         "params": bounds.first_entries(job.params, "params", left_out),
         "tags": bounds.first_entries(job.tags, "tags", left_out),
-        "files": [
-            {"path": file.path, "size_bytes": file.size_bytes, "output": file.output or None}
-            for file in bounds.first(files, "files", left_out)
-        ],
+        "files": bounds.first(files, "files", left_out),
         "models": bounds.first(job.models, "models", left_out),
         "job_file": _job_file(job, left_out),
         "page": client.jobs.page(job.name),
@@ -439,7 +439,10 @@ class ReadMetrics(Arguments):
     start: int | None = Field(None, description="Only points from this x on.")
     end: int | None = Field(None, description="Only points up to this x.")
     max_points: int = Field(
-        100, ge=2, le=500, description="Of a longer series, ranges instead of points."
+        200,
+        ge=2,
+        le=1000,
+        description="Of all series together; a longer one comes as ranges instead of points.",
     )
     system: bool = Field(
         False, description="List what nodes and ranks use (CPU, memory, GPU) instead."
@@ -477,14 +480,16 @@ def read_metrics(client: Client, arguments: ReadMetrics) -> MetricsAnswer:
     left_out: list[str] = []
     if not arguments.keys:
         found = client.jobs.metric_keys(job.name, system="only" if arguments.system else "hidden")
-        keys = [_key(row) for row in bounds.first(found, "keys", left_out, _MOST_KEYS)]
+        keys = bounds.first(
+            [_key(row) for row in found], "keys", left_out, _MOST_KEYS, _KEYS_CHARACTERS
+        )
         return {"job": job.name, "status": job.status, "keys": keys, "series": None,
                 "left_out": left_out}  # fmt: skip
     lines = client.jobs.chart(
         job.name,
         arguments.keys,
         # Up to twice as many points come as they are.
-        width=arguments.max_points // 2,
+        width=max(arguments.max_points // len(arguments.keys) // 2, 1),
         x=arguments.x,
         start=arguments.start,
         end=arguments.end,
@@ -506,7 +511,7 @@ def read_metrics(client: Client, arguments: ReadMetrics) -> MetricsAnswer:
 
 def _key(row: MetricSummary) -> KeyAnswer:
     return {
-        "key": bounds.shortened(row.key),
+        "key": row.key,
         "count": row.count,
         "min": None if row.min is None else number(row.min),
         "max": None if row.max is None else number(row.max),
@@ -576,10 +581,7 @@ def explain_failure(client: Client, arguments: ExplainFailure) -> FailureAnswer:
             {"name": child.name, "error": _failure(child.error) if child.error else None}
             for child in children
         ],
-        "notices": [
-            bounds.shortened(notice, bounds.MESSAGE_CHARACTERS)
-            for notice in bounds.first(job.notices, "notices", left_out, 20)
-        ],
+        "notices": bounds.first(job.notices, "notices", left_out),
         "untrusted_output": _cause_output(client, job, job.error, left_out) if job.error else None,
         "left_out": left_out,
     }
@@ -591,7 +593,7 @@ def _cause_output(client: Client, job: Job, error: JobError, left_out: list[str]
     exception = str(details.get("exception") or "")
     return {
         "exception": bounds.shortened(exception, bounds.MESSAGE_CHARACTERS) or None,
-        "stack": [_frame(frame) for frame in details.get("frames") or []],
+        "stack": [_frame(frame) for frame in details.get("frames") or []][-_MOST_FRAMES:],
         "log": log,
         "last_lines": lines,
     }
