@@ -184,14 +184,14 @@ def test_much_is_shortened_and_said(
     assert shown["left_out"] == [
         "51 of 100 metrics (`read_metrics` has them)",
         "150 of 200 params",
-        "30 of 60 tags",
+        "31 of 60 tags",
         "20 of 70 files",
         "the end of `job_file`",
     ]
     assert shown["tags"]["t000"] == "y" * 300 + "… (1700 more characters)"
     (row,) = agent.call("list_jobs", text="much", columns=["metrics"])["jobs"]
     assert len(json.dumps(row)) < 6_000
-    assert row["left_out"] == ["54 of 60 tags", "91 of 100 columns"]
+    assert row["left_out"] == ["55 of 60 tags", "91 of 100 columns"]
 
 
 def test_of_a_list_one_is_kept_however_long() -> None:
