@@ -475,6 +475,14 @@ def test_a_server_that_is_gone_is_an_error_with_a_hint(tmp_path: Path) -> None:
         server.stop()
 
 
+def test_no_server_is_started_before_a_tool_is_called(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    known = {"TORCHYARD_HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    with running_agent(known, cwd=tmp_path) as agent:
+        assert set(agent.tools()) == READING
+    assert not home.exists()
+
+
 RANKS = {"type": "pytorch", "process_count_per_instance": 2}
 
 
