@@ -57,8 +57,9 @@ def _verb(command: click.Command, context: click.Context) -> Iterator[str]:
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n"
     if example:
-        lines = [line.strip() for line in example.strip().splitlines()]
-        yield "Example:\n\n```text\n" + "\n".join(lines) + "\n```\n"
+        lines = "\n".join(line.strip() for line in example.strip().splitlines())
+        continued = lines.replace("\\\n", "\\\n    ")
+        yield f"Example:\n\n```text\n{continued}\n```\n"
     rows = [
         record
         for parameter in command.get_params(context)

@@ -57,6 +57,7 @@ UNLISTED = "decisions/"
 _LINK = re.compile(
     r"(?P<start>!?\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?P<path>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)"
 )
+_ITEM = re.compile(r"\d\. ")
 _FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.MULTILINE | re.DOTALL)
 # What a browser fetches by itself. A link that a reader follows is none of it.
 _LOAD = re.compile(
@@ -104,9 +105,24 @@ def page(source: Path, on_site: dict[Path, str]) -> str:
         parts += [relinked(text[end : fence.start()], source, on_site), fence[0]]
         end = fence.end()
     text = "".join([*parts, relinked(text[end:], source, on_site)])
+    text = deepened(text)
     hidden = HIDDEN.get(on_site[source])
     head = f"---\nhide: {hidden}\n---\n\n" if hidden else ""
     return head + _NAMED_FILE.sub(r'```\2 title="\1"', text)
+
+
+def deepened(text: str) -> str:
+    """Indent what continues a numbered item by four spaces; for GitHub three are enough."""
+    lines, is_in_item = [], False
+    for line in text.splitlines(keepends=True):
+        if _ITEM.match(line):
+            is_in_item = True
+        elif line.strip() and not line.startswith("   "):
+            is_in_item = False
+        elif is_in_item and line.strip():
+            line = f" {line}"
+        lines.append(line)
+    return "".join(lines)
 
 
 def relinked(text: str, source: Path, on_site: dict[Path, str]) -> str:

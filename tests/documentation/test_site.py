@@ -146,3 +146,10 @@ def test_a_link_to_a_file_off_the_site_leads_to_the_repository(docs_site: Any) -
     source = ROOT / "docs/guides/ray.md"
     text = docs_site.relinked("[a](../../Makefile#L1)", source, {source: "guides/ray.md"})
     assert text == f"[a]({docs_site.repository()}/blob/main/Makefile#L1)"
+
+
+def test_what_continues_a_numbered_item_stays_in_it(docs_site: Any) -> None:
+    text = "1. One:\n\n   ```\n   a\n   ```\n\n2. Two\n\n    not of it\n\nEnd\n   same\n"
+    deepened = docs_site.deepened(text)
+    assert deepened.startswith("1. One:\n\n    ```\n    a\n    ```\n\n2. Two\n")
+    assert deepened.endswith("End\n   same\n")

@@ -144,7 +144,8 @@ def test_the_tutorial(yard: Yard, tmp_path: Path) -> None:
     assert [example.endswith(job) for job in page_job] == [True]
     elsewhere = ("git ", "python3 ", "pip ")  # `make setup` and tests of the wheel install it
     typed = [line for line in typed_lines(page) if not line.startswith(elsewhere)]
-    folder, printed = tmp_path, []
+    folder = tmp_path
+    printed: dict[str, str] = {}
     try:
         for line in typed:
             if line.startswith("cd "):
@@ -154,7 +155,7 @@ def test_the_tutorial(yard: Yard, tmp_path: Path) -> None:
             if line.startswith("yard job preempt"):
                 wait_until(lambda: has_come_to(yard, "long-run", 100), 240, "it trains")
             if not line.startswith("yard server stop"):  # the session's other tests use it
-                printed.append(run(yard, line, folder))
+                printed[line] = run(yard, line, folder)
     finally:
         for endpoint in yard.get("online-endpoints")["value"]:
             yard("online-endpoint", "delete", "-n", endpoint["name"], "--yes")
@@ -163,10 +164,12 @@ def test_the_tutorial(yard: Yard, tmp_path: Path) -> None:
     yard.completed("long-run")
     files = [file["path"] for file in yard.get("jobs/long-run/files")["value"]]
     assert any(path.startswith("attempt-1/") for path in files)
-    assert "epoch 1 " not in printed[7] and "epoch 300 " in printed[7]
+    resumed = printed["yard job logs -n long-run"]
+    assert "epoch 1 " not in resumed and "epoch 600 " in resumed
     children = json.loads(yard("job", "list", "-p", "tuning", "-o", "json"))
     assert [child["status"] for child in children] == ["Completed"] * 4
-    assert json.loads(printed[-2]) == [0, 1]
+    (answer,) = [text for line, text in printed.items() if "invoke" in line]
+    assert json.loads(answer) == [0, 1]
 
 
 def has_come_to(yard: Yard, job: str, step: int) -> bool:
@@ -327,6 +330,22 @@ def test_a_server_for_a_team(folder: Path) -> None:
         assert walk(yard, folder, "docs/guides/shared-server.md", {}, elsewhere)
         audited = json.loads(yard("audit", "-w", "vision", "-o", "json"))
     assert any("quota" in record["path"] for record in audited)
+
+
+def test_coming_from_azure_ml(yard: Yard, folder: Path) -> None:
+    """The script is the reader's own; tests/contracts_azure has some that import Azure's SDKs."""
+    (folder / "submit.py").write_text(
+        "import json, os, pathlib\n"
+        "names = json.loads(pathlib.Path('.azureml/config.json').read_text())\n"
+        "assert names['workspace_name'] == 'default', names\n"
+        "assert os.environ['IDENTITY_ENDPOINT'].startswith('https://')\n"
+    )
+    assert len(walk(yard, folder, "docs/coming-from-azure-ml.md", {}, {})) == 4
+
+
+def test_watching_a_server(folder: Path) -> None:
+    with running_yard("guides-watched") as yard:
+        assert walk(yard, folder, "docs/guides/monitoring.md", {}, {})
 
 
 def test_backups_and_upgrades(folder: Path) -> None:
