@@ -57,6 +57,7 @@ UNLISTED = "decisions/"
 _LINK = re.compile(
     r"(?P<start>!?\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?P<path>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)"
 )
+_COLOR = re.compile(r"\x1b\[[\d;]*m")
 _ITEM = re.compile(r"\d\. ")
 _FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.MULTILINE | re.DOTALL)
 # What a browser fetches by itself. A link that a reader follows is none of it.
@@ -197,13 +198,12 @@ def render(root: Path) -> None:
     ended = subprocess.run(
         [Path(sys.executable).with_name("zensical"), "build", "--strict", "--clean"],
         cwd=root,
-        env={**os.environ, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
     )
     if ended.returncode:
         # Its last lines are a traceback that says no more than the exit code.
-        report = ended.stderr.partition("Traceback")[0]
+        report = _COLOR.sub("", ended.stderr.partition("Traceback")[0])
         raise SiteError(f"Zensical did not build the site\n{ended.stdout}{report}")
 
 
@@ -226,6 +226,7 @@ def main() -> int:
         build()
     except SiteError as error:
         print(f"error: {error}", file=sys.stderr)
+        print("hint: correct it in docs/ or zensical.toml: .docs-site is a copy", file=sys.stderr)
         return 2
     print(f"{len(list(SITE.rglob('*.html')))} pages: {SITE.relative_to(ROOT) / 'index.html'}")
     return 0
