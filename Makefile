@@ -22,7 +22,7 @@ QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_st
   test-object-store test-postgres test-e2e-postgres test-long test-cgroups test-faults test-fuzz \
   test-containers test-azure test-widgets test-runner test-oidc widgets azure-clients azure-page \
   notebooks postgres mpi podman azurite oidc-provider yaml-language-server administration curated check \
-  format docs bench lock clean install-all versions debian-packages test-environments \
+  format docs docs-site bench lock clean install-all versions debian-packages test-environments \
   newest-clients chromium kills-on-engines ui test-ui ui-pictures test-train test-layers \
   test-deepspeed gpu slurm slurm-programs ray ray-programs registry acpt-selftest curated-locks \
   record-home
@@ -51,7 +51,7 @@ help:
 	@echo "make test-azure         run Azure ML's real clients, in the versions of tests/contracts_azure/clients"
 	@echo 'make test-widgets       show notebook widgets in JupyterLab in Chromium'
 	@echo 'make ui                 build the web page into the package'
-	@echo 'make test-ui            build it again and compare, then use it in Chromium'
+	@echo 'make test-ui            build it again and compare, then use it and the docs site in Chromium'
 	@echo 'make ui-pictures        write docs/pictures and .ui-pictures from the page'
 	@echo 'make test-runner        run jobs as other Unix users; needs root'
 	@echo 'make test-oidc          sign in with a real OpenID Connect provider'
@@ -66,6 +66,7 @@ help:
 	@echo 'make mpi                install Open MPI 4, for the tests of MPI'
 	@echo
 	@echo 'make docs               write the pages that are generated from the code'
+	@echo 'make docs-site          build the documentation site into .docs-site/site'
 	@echo 'make azure-page         write docs/reference/azure-ml.md from what the clients did'
 	@echo 'make notebooks          run public notebooks of Azure ML: SUITE=sdk-v1 REPOSITORY=FOLDER.git'
 	@echo 'make curated            build the curated environments and record what they hold'
@@ -144,7 +145,7 @@ debian-packages:
 # which makes every start of pytest slower: `make test-fuzz` installs it.
 install-all:
 	@$(MAKE) -s setup
-	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres $(VENV)/.group-ui
+	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres $(VENV)/.group-ui $(VENV)/.group-docs
 	@$(MAKE) -s debian-packages slurm-programs ray-programs
 	@$(MAKE) -s -j2 test-environments widgets newest-clients azurite oidc-provider yaml-language-server
 	@$(MAKE) -s versions
@@ -319,7 +320,7 @@ ui: setup ui/node_modules/.package-lock.json
 	@$(NPM) run --silent build
 
 # TORCHYARD_KEEP_SCREENSHOTS=FOLDER keeps what a failed test saw.
-test-ui: setup chromium $(VENV)/.group-ui ui/node_modules/.package-lock.json
+test-ui: setup chromium $(VENV)/.group-ui $(VENV)/.group-docs ui/node_modules/.package-lock.json
 	@$(NPM) run --silent check
 	@$(NPM) test --silent
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) --durations=5 -m web_page
@@ -446,6 +447,10 @@ docs: setup
 	$(BIN)/python tools/curated_page.py > docs/reference/curated-environments.md
 	$(BIN)/python tools/ownership_page.py > docs/reference/ownership.md
 
+# A broken link fails it, and whatever a page would load from another host.
+docs-site: setup $(VENV)/.group-docs
+	@$(BIN)/python tools/docs_site.py
+
 # Record what a build of each curated environment contains; see docs/decisions/0021.
 # To resolve an environment's requirements again, remove its contents.json first.
 CURATED := acpt-pytorch-2.13-cpu acpt-pytorch-2.0-cuda11.7 acpt-pytorch-1.12-cuda10.2 sklearn-1.5 sklearn-1.1 sklearn-0.24-py38 lightgbm-3.3 tensorflow-2.16-cuda12 \
@@ -477,7 +482,7 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 --generate-h
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 lock: setup
-	$(LOCK) --all-extras --group dev --group fuzz --group object-store --group ui --group node --output-file requirements-all.lock pyproject.toml
+	$(LOCK) --all-extras --group dev --group docs --group fuzz --group object-store --group ui --group node --output-file requirements-all.lock pyproject.toml
 	$(LOCK) --group dev -c requirements-all.lock --output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-build.lock requirements-build.in
 	$(BIN)/python tools/lock_test_environments.py
@@ -488,6 +493,6 @@ release: setup
 
 clean:
 	[ ! -d .test-environments ] || find .test-environments -type d -exec chmod u+w {} +
-	rm -rf .test-environments .test-ray .deepspeed $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	rm -rf .test-environments .test-ray .docs-site .deepspeed $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
 	  .coverage dist
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

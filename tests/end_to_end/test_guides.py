@@ -7,6 +7,8 @@ Leaves: guides that need another machine or an engine, and those with walk-throu
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shutil
@@ -16,8 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from end_to_end.yard_under_test import REPOSITORY, Yard, wait_until
+from end_to_end.yard_under_test import REPOSITORY, Yard, running_yard, wait_until
 from eventually import PATIENCE
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1800)]
@@ -58,6 +61,18 @@ def lines(page: str) -> Iterator[str]:
         if any(line.lstrip().startswith("$ ") for line in typed):
             typed = [line for line in typed if line.lstrip().startswith("$ ")]
         yield from (match[1] for line in typed if (match := _LINE.match(line)))
+
+
+def text_of(page: str) -> str:
+    return (REPOSITORY / page).read_text()
+
+
+def typed_lines(page: str) -> list[str]:
+    """Every line of the page's blocks of `sh`."""
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", (REPOSITORY / page).read_text(), re.MULTILINE | re.DOTALL
+    )
+    return [line for block in blocks for line in block.splitlines()]
 
 
 def named_files(page: str, folder: Path) -> None:
@@ -119,6 +134,49 @@ def folder(tmp_path: Path) -> Path:
 def test_the_readmes_first_commands(yard: Yard, tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "examples/digits", tmp_path / "examples/digits")
     assert walk(yard, tmp_path, "README.md", {}, {})
+
+
+@pytest.mark.usefixtures("resumable_environment")
+def test_the_tutorial(yard: Yard, tmp_path: Path) -> None:
+    page = "docs/tutorial.md"
+    page_job = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
+    example = (REPOSITORY / "examples/start/job.yml").read_text()
+    assert [example.endswith(job) for job in page_job] == [True]
+    elsewhere = ("git ", "python3 ", "pip ")  # `make setup` and tests of the wheel install it
+    typed = [line for line in typed_lines(page) if not line.startswith(elsewhere)]
+    folder = tmp_path
+    printed: dict[str, str] = {}
+    try:
+        for line in typed:
+            if line.startswith("cd "):
+                folder = folder / line[len("cd ") :]
+                named_files(page, folder)
+                continue
+            if line.startswith("yard job preempt"):
+                wait_until(lambda: has_come_to(yard, "long-run", 100), 240, "it trains")
+            if not line.startswith("yard server stop"):  # the session's other tests use it
+                printed[line] = run(yard, line, folder)
+    finally:
+        for endpoint in yard.get("online-endpoints")["value"]:
+            yard("online-endpoint", "delete", "-n", endpoint["name"], "--yes")
+    assert len(printed) == 15
+    assert (folder / "artifacts/outputs/model.pt").stat().st_size > 10_000
+    yard.completed("long-run")
+    files = [file["path"] for file in yard.get("jobs/long-run/files")["value"]]
+    assert any(path.startswith("attempt-1/") for path in files)
+    resumed = printed["yard job logs -n long-run"]
+    assert "epoch 1 " not in resumed and "epoch 600 " in resumed
+    children = json.loads(yard("job", "list", "-p", "tuning", "-o", "json"))
+    assert [child["status"] for child in children] == ["Completed"] * 4
+    (answer,) = [text for line, text in printed.items() if "invoke" in line]
+    assert json.loads(answer) == [0, 1]
+
+
+def has_come_to(yard: Yard, job: str, step: int) -> bool:
+    with contextlib.suppress(OSError):  # nothing is logged yet
+        points = yard.get(f"jobs/{job}/metrics/history?key=loss")["points"]
+        return any(reached >= step for reached, _, _ in points)
+    return False
 
 
 def test_a_job_of_your_own(yard: Yard, folder: Path) -> None:
@@ -232,6 +290,72 @@ def test_an_endpoints_deployments(yard: Yard, folder: Path) -> None:
     finally:
         for endpoint in yard.get("online-endpoints")["value"]:
             yard("online-endpoint", "delete", "-n", endpoint["name"], "--yes")
+
+
+def test_into_a_job(yard: Yard, folder: Path) -> None:
+    page = "docs/guides/into-a-job.md"
+    services = yaml.safe_load(re.findall(r"```yaml\n(services.*?)```", text_of(page), re.DOTALL)[0])
+    own = {name: services["services"][name] for name in ("app", "files")}
+    (folder / "job.yml").write_text(
+        yaml.safe_dump(
+            {
+                **yaml.safe_load(_JOB),
+                "command": "sleep 600",
+                "distribution": {"type": "pytorch", "process_count_per_instance": 2},
+                "services": own,
+            }
+        )
+    )
+    yard("job", "create", "-f", str(folder / "job.yml"), "--set", "name=live")
+    wait_until(lambda: yard.job("live")["status"] == "Running", 120, "it runs")
+    elsewhere = {
+        "yard job show-services -n brave-otter --open": "tests/interactive/test_job_services.py",
+        "yard compute": "tests/instances",
+    }
+    walk(yard, folder, page, {"brave-otter": "live", "nvidia-smi": "true"}, elsewhere)
+
+
+def test_a_server_for_a_team(folder: Path) -> None:
+    elsewhere = {
+        "yard login": "tests/cli/commands/test_people_commands.py",
+        "yard user remove": "tests/workspaces/test_people.py",
+        "yard quota approve": "tests/cli/commands/test_people_commands.py",
+        "yard online-endpoint update -n digits --take-over": "tests/endpoints",
+        "yard online-deployment update -n blue -e digits --take-over": "tests/endpoints",
+        "yard batch-endpoint update": "tests/batch_endpoints",
+        "yard environment release": "tests/releases",
+        "yard compute create -f annas-lab.yml": "tests/instances",
+    }
+    with running_yard("guides-people") as yard:
+        assert walk(yard, folder, "docs/guides/shared-server.md", {}, elsewhere)
+        audited = json.loads(yard("audit", "-w", "vision", "-o", "json"))
+    assert any("quota" in record["path"] for record in audited)
+
+
+def test_coming_from_azure_ml(yard: Yard, folder: Path) -> None:
+    """The script is the reader's own; tests/contracts_azure has some that import Azure's SDKs."""
+    (folder / "submit.py").write_text(
+        "import json, os, pathlib\n"
+        "names = json.loads(pathlib.Path('.azureml/config.json').read_text())\n"
+        "assert names['workspace_name'] == 'default', names\n"
+        "assert os.environ['IDENTITY_ENDPOINT'].startswith('https://')\n"
+    )
+    assert len(walk(yard, folder, "docs/coming-from-azure-ml.md", {}, {})) == 4
+
+
+def test_watching_a_server(folder: Path) -> None:
+    with running_yard("guides-watched") as yard:
+        assert walk(yard, folder, "docs/guides/monitoring.md", {}, {})
+
+
+def test_backups_and_upgrades(folder: Path) -> None:
+    page = "docs/guides/upgrade.md"
+    (folder / "passphrase").write_text("correct horse battery staple\n")
+    (folder / "passphrase").chmod(0o600)
+    names = {"/mnt/backups": str(folder), "~/backup.passphrase": str(folder / "passphrase")}
+    with running_yard("guides-upgrade") as yard:
+        assert walk(yard, folder, page, names, {})
+    assert (folder / "before.tar").exists()
 
 
 def test_a_page_and_a_cluster_that_is_checked(yard: Yard, folder: Path) -> None:

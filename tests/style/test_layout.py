@@ -56,6 +56,7 @@ CROSS_CUTTING = {
     "containers": "images and Dockerfiles with a real podman",
     "contracts": "what every implementation of an interface passes",
     "contracts_azure": "Azure ML's real clients",
+    "documentation": "what pages say to type, and the site that is made of them",
     "end_to_end": "real jobs in built environments",
     "faults": "ranks, workers and servers that are killed",
     "fuzz": "the HTTP API, fuzzed from its own schema",

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
 
 WAIT_MS = 150_000
 AXE = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"
@@ -84,6 +88,21 @@ def serious_issues(page: Any) -> list[Any]:
         for violation in report["violations"]
         if violation["impact"] in ("serious", "critical")
     ]
+
+
+@contextmanager
+def started_chromium() -> Iterator[Any]:
+    """The machine's own Chromium, driven by Playwright from PyPI."""
+    program = shutil.which("chromium")
+    if program is None or find_spec("playwright") is None:
+        assert os.environ.get("TORCHYARD_TEST_SERVICES") != "required", "run `make test-ui`"
+        pytest.skip("`make test-ui` installs Chromium and playwright")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM))
+        yield browser
+        browser.close()
 
 
 def cookies_of(chromium: Any, yard: Any) -> Any:

@@ -9,12 +9,9 @@ page's own fail the test that caused it.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +19,13 @@ import pytest
 
 from end_to_end.yard_under_test import Yard, remove, running_yard, wait_until
 from web_page import sample_jobs
-from web_page.browsing import CHROMIUM, Jobs, Watched, cookies_of, window
+from web_page.browsing import Jobs, Watched, cookies_of, started_chromium, window
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """The machine's own Chromium, driven by Playwright from PyPI."""
-    program = shutil.which("chromium")
-    if program is None or find_spec("playwright") is None:
-        assert os.environ.get("TORCHYARD_TEST_SERVICES") != "required", "run `make test-ui`"
-        pytest.skip("`make test-ui` installs Chromium and playwright")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM))
+    with started_chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

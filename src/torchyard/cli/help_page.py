@@ -26,6 +26,7 @@ VERBS = {
         "cli.commands.jupyterlab",
         "Install Azure ML's notebook widget into JupyterLab.",
     ),
+    "mcp": ("cli.mcp.command", "Serve jobs to AI agents by the Model Context Protocol."),
     "schema": (
         "cli.commands.schema",
         "Print the JSON Schema of a job file or another, for editors.",

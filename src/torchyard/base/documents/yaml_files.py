@@ -60,7 +60,15 @@ def read(path: Path, name: str) -> YamlFile:
         InvalidInput: the file can't be read.
         InvalidSpec: the file is not valid; the message begins with the position.
     """
-    text = _text(path, name)
+    return parse(_text(path, name), name)
+
+
+def parse(text: str, name: str) -> YamlFile:
+    """Read the text of such a file.
+
+    Raises:
+        InvalidSpec: it is not valid; the message begins with the position.
+    """
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:

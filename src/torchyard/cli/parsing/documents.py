@@ -144,3 +144,13 @@ def read(file: str | Path) -> Document:
     path = Path(file)
     content = yaml_files.read(path, str(file))
     return Document(str(file), path.absolute().parent, content.value, content.places)
+
+
+def parse(text: str, name: str, folder: Path) -> Document:
+    """Read the text of such a file; its paths are relative to `folder`.
+
+    Raises:
+        InvalidSpec: it is not valid; the message begins with the position.
+    """
+    content = yaml_files.parse(text, name)
+    return Document(name, folder, content.value, content.places)

@@ -16,27 +16,31 @@ from pathlib import Path
 import click
 import pytest
 
+from documentation.snippets import PAGES, ROOT
 from torchyard.cli.help_page import NOUNS, VERBS
 from torchyard.cli.parsing.group import yard
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES += sorted((ROOT / "docs/guides").glob("*.md")) + sorted(
-    (ROOT / "docs/reference").glob("*.md")
-)
-PAGES += sorted((ROOT / "examples").rglob("README.md"))
 _IN_A_LINE = re.compile(r"^\s*(?:\$ )?(?:.*(?:&&|\|) )?(yard [a-z-].*)$", re.MULTILINE)
 _IN_A_SENTENCE = re.compile(r"`((?:[A-Z_]+=\S+ )*yard [^`]+)`")
 # What a sentence leaves out, and the shell's own; a remark in brackets ends a command, too.
 _ENDS = ("…", "|", "&&", ">", "#", ";", "2>&1")
 
 
-def commands(text: str) -> Iterator[list[str]]:
+def typed_commands(text: str) -> Iterator[str]:
+    """The lines of blocks, fenced and indented."""
     blocks = "".join(re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL))
-    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
-    indented = "\n".join(line for line in prose.splitlines() if line.startswith("    "))
-    lines = [*_IN_A_LINE.findall(blocks), *_IN_A_LINE.findall(indented)]
-    for line in lines + _IN_A_SENTENCE.findall(prose):
+    lines = _prose(text).splitlines()
+    indented = "\n".join(line for line in lines if line.startswith("    "))
+    yield from _IN_A_LINE.findall(blocks)
+    yield from _IN_A_LINE.findall(indented)
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    for line in [*typed_commands(text), *_IN_A_SENTENCE.findall(_prose(text))]:
         words = _words(line)
         words = words[words.index("yard") + 1 :]
         for end in _ENDS:
