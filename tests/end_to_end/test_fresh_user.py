@@ -215,7 +215,7 @@ def test_uv_runs_installs_and_updates_it(user: User, index: Path, tmp_path: Path
 
 
 def _sources_alone(folder: str, names: list[str]) -> list[str]:
-    top = {"src", "examples", "packaging", "pyproject.toml", "README.md", "LICENSE"}
+    top = {"src", "compat", "examples", "pyproject.toml", "README.md", "LICENSE"}
     unwanted = [name for name in names if name == "__pycache__"]
     if Path(folder) == REPOSITORY:
         unwanted += [name for name in names if name not in top]

@@ -1,4 +1,4 @@
-"""Which command upgrades torchyard, by what its installation left; running it is tested elsewhere."""
+"""Which command upgrades torchyard, by what its installation left; running it is another test's."""
 
 from __future__ import annotations
 
