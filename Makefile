@@ -47,7 +47,7 @@ help:
 	@echo 'make test-faults        kill ranks, workers and servers at random; fail in 57 ways'
 	@echo 'make kills-on-engines   kill what runs on a real Ray and a real Slurm at random; needs root'
 	@echo 'make test-fuzz          attack by path, link and name; fuzz the API from its schema'
-	@echo 'make test-containers    build and run images and Dockerfiles with a real podman'
+	@echo 'make test-containers    build and run images, Dockerfiles and the compose file with a real podman'
 	@echo "make test-azure         run Azure ML's real clients, in the versions of tests/contracts_azure/clients"
 	@echo 'make test-widgets       show notebook widgets in JupyterLab in Chromium'
 	@echo 'make ui                 build the web page into the package'
@@ -121,7 +121,8 @@ APT_OPTIONS := -o Acquire::Retries=3 -o Acquire::http::Timeout=60 -o Acquire::ht
 # Whether what a target needs is on this machine.
 has_postgres = { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1
 has_mpi = mpirun --version 2>/dev/null | grep -q '(Open MPI) 4'
-has_podman = { command -v podman && command -v runc; } >/dev/null
+has_podman = { command -v podman && command -v runc && test -x /usr/lib/podman/netavark; } >/dev/null
+PODMAN_PACKAGES := podman runc uidmap ca-certificates netavark aardvark-dns iptables
 has_chromium = command -v chromium >/dev/null
 has_npm = command -v npm >/dev/null
 has_administration = { command -v systemd-analyze && command -v systemd-socket-activate && \
@@ -133,7 +134,7 @@ debian-packages:
 	@packages=; \
 	$(has_postgres) || packages="$$packages postgresql"; \
 	$(has_mpi) || packages="$$packages openmpi-bin"; \
-	$(has_podman) || packages="$$packages podman runc uidmap ca-certificates"; \
+	$(has_podman) || packages="$$packages $(PODMAN_PACKAGES)"; \
 	$(has_chromium) || packages="$$packages chromium"; \
 	$(has_npm) || packages="$$packages npm"; \
 	$(has_administration) || packages="$$packages systemd rsyslog nginx-light"; \
@@ -145,7 +146,7 @@ debian-packages:
 # which makes every start of pytest slower: `make test-fuzz` installs it.
 install-all:
 	@$(MAKE) -s setup
-	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres $(VENV)/.group-ui $(VENV)/.group-docs
+	@$(MAKE) -s $(VENV)/.group-object-store $(VENV)/.extra-postgres $(VENV)/.group-ui $(VENV)/.group-docs $(VENV)/.group-compose
 	@$(MAKE) -s debian-packages slurm-programs ray-programs
 	@$(MAKE) -s -j2 test-environments widgets newest-clients azurite oidc-provider yaml-language-server
 	@$(MAKE) -s versions
@@ -236,7 +237,7 @@ kills-on-engines: setup ray-programs slurm-programs
 test-fuzz: setup $(VENV)/.group-fuzz
 	$(PYTEST) -m fuzz
 
-test-containers: setup podman registry
+test-containers: setup podman registry postgres $(VENV)/.group-compose
 	TORCHYARD_TEST_SERVICES=required $(PYTEST) -m 'containers and not long'
 
 # Each client of the matrix gets its own environment, created once.
@@ -405,10 +406,11 @@ postgres: setup $(VENV)/.extra-postgres
 mpi:
 	@$(has_mpi) || { $(call apt_get,Open MPI 4 is not,openmpi-bin,openmpi-bin); }
 
-# It only builds; uidmap is for those who are not root.
+# uidmap is for those who are not root; the network is for the compose file, whose containers know
+# each other by name.
 podman:
 	@$(has_podman) || { \
-	  $(call apt_get,podman is not,podman runc uidmap,podman runc uidmap ca-certificates); }
+	  $(call apt_get,podman or its network is not,$(PODMAN_PACKAGES),$(PODMAN_PACKAGES)); }
 
 # Docker's own registry, which the tests start with a folder and a port of its own, and what pushes.
 registry:
@@ -482,7 +484,7 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 --generate-h
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 lock: setup
-	$(LOCK) --all-extras --group dev --group docs --group fuzz --group object-store --group ui --group node --output-file requirements-all.lock pyproject.toml
+	$(LOCK) --all-extras --group dev --group compose --group docs --group fuzz --group object-store --group ui --group node --output-file requirements-all.lock pyproject.toml
 	$(LOCK) --group dev -c requirements-all.lock --output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-build.lock requirements-build.in
 	$(BIN)/python tools/lock_test_environments.py

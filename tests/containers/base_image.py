@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 _MORE = ("ca-certificates", "libc-bin")
@@ -19,8 +19,12 @@ _NEEDLESS = re.compile(r"/usr/(share/(doc|man|info|locale|lintian)|games|local)(
 _FOLDERS = ("tmp", "proc", "sys", "dev", "run", "root", "home", "var/tmp", "opt", "mnt")
 
 
-def write(target: Path) -> None:
-    """Write the tar to `target`; some 120 MB, in a few seconds."""
+def write(target: Path, packages: Collection[str] = ()) -> None:
+    """Write the tar to `target`; some 120 MB, in a few seconds.
+
+    Args:
+        packages: further ones that are installed on this machine, with what they depend on.
+    """
     with tarfile.open(target, "w") as archive:
         for name in ("bin", "sbin", "lib", "lib64"):
             if os.path.islink(f"/{name}"):
@@ -29,14 +33,14 @@ def write(target: Path) -> None:
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name.endswith("tmp") else 0o755
             archive.addfile(folder)
-        for path in sorted({*_files(), "/etc/passwd", "/etc/group"}):
+        for path in sorted({*_files(packages), "/etc/passwd", "/etc/group"}):
             if path[1:] not in _FOLDERS:
                 archive.add(path, path[1:], recursive=False)
 
 
-def _files() -> Iterator[str]:
+def _files(packages: Collection[str]) -> Iterator[str]:
     seen = set()
-    for path in _listed():
+    for path in _listed(packages):
         if path in ("/.", "/") or _NEEDLESS.match(path):
             continue
         folder, name = os.path.split(path)
@@ -46,18 +50,20 @@ def _files() -> Iterator[str]:
             yield real
 
 
-def _listed() -> list[str]:
+def _listed(packages: Collection[str]) -> list[str]:
     listing = _run("dpkg-query", "-W", "-f=${Essential} ${Priority} ${Package}\n")
     fields = [line.split() for line in listing.splitlines()]
     names = {line[-1] for line in fields if line[0] == "yes" or "required" in line[:-1]}
     depends = _run(
         "apt-cache", "depends", "--recurse", "--installed", "--no-recommends", "--no-suggests",
         "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances",
-        *sorted(names), *_MORE,
+        *sorted(names), *_MORE, *packages,
     )  # fmt: skip
     names |= {line.strip() for line in depends.splitlines() if re.match(r"[a-z0-9]", line)}
     installed = set(_run("dpkg-query", "-W", "-f=${Package}\n").split())
-    return sorted(_run("dpkg", "-L", *sorted((names | set(_MORE)) & installed)).splitlines())
+    return sorted(
+        _run("dpkg", "-L", *sorted((names | {*_MORE, *packages}) & installed)).splitlines()
+    )
 
 
 def _run(*words: str) -> str:

@@ -1,7 +1,7 @@
 """A torchyard whose podman keeps everything in a folder of the test session's own.
 
-Owns: podman's configuration and storage, the base image, the server over them.
-Leaves: asking it to end_to_end/yard_under_test.py.
+Owns: the base image, the server over podman.
+Leaves: podman's configuration to own_podman.py, asking it to end_to_end/yard_under_test.py.
 Always: at the end no process, image, mount or folder of it is left; the machine's own images are
 never looked at.
 """
@@ -22,26 +22,10 @@ from typing import Any
 import pytest
 import yaml
 
-from containers import base_image
+from containers import base_image, own_podman
 from end_to_end.yard_under_test import Yard, remove, wait_until
 
 BASE = "localhost/base:1"
-# What works on small machines and in containers: no crun, no systemd.
-_CONFIGURATION = """\
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "none"
-tmp_dir = "{folder}/run/libpod"
-[containers]
-default_ulimits = ["nofile=20000:20000", "nproc=32768:32768"]
-"""
-_STORAGE = """\
-[storage]
-driver = "overlay"
-graphroot = "{folder}/images"
-runroot = "{folder}/run"
-"""
 
 
 @dataclass(frozen=True)
@@ -91,11 +75,8 @@ def machine() -> Iterator[Machine]:
     folder = Path(tempfile.mkdtemp(prefix="torchyard-containers-"))
     wheels = folder / "wheels"
     wheels.mkdir()
-    for name, text in (("containers", _CONFIGURATION), ("storage", _STORAGE)):
-        (folder / f"{name}.conf").write_text(text.format(folder=folder))
     variables = {
-        "CONTAINERS_CONF": str(folder / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+        **own_podman.configure(folder),
         "PIP_CONFIG_FILE": "/dev/null",
         "PIP_FIND_LINKS": str(wheels),
         "PIP_NO_INDEX": "1",

@@ -54,6 +54,7 @@ CROSS_CUTTING = {
     "compat": "the packages below compat/",
     "cgroup_machine": "limits of jobs on a kernel of their own, in QEMU",
     "containers": "images and Dockerfiles with a real podman",
+    "deployment": "torchyard's own image and compose file, with a real podman",
     "contracts": "what every implementation of an interface passes",
     "contracts_azure": "Azure ML's real clients",
     "documentation": "what pages say to type, and the site that is made of them",

@@ -12,6 +12,7 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.jobs import actions
+from torchyard.jobs.attempts import endings, engine_nodes, worker_reports
 from torchyard.jobs.records.types import Stage, Status
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.services import Services
@@ -182,6 +183,28 @@ def test_a_job_whose_engine_forgot_and_ended_it_is_tried_again(lab: Lab) -> None
     assert before.error.code == "node_lost"
     assert before.error.message == "node 0: Slurm does not know its job any more"
     assert after.id in [plan.attempt_id for plan in lab.engine.launches]
+
+
+def test_workers_that_a_loss_has_stopped_do_not_hide_it(lab: Lab) -> None:
+    retry = {"torchyard.retry.max_attempts": "2", "torchyard.retry.backoff_s": "0"}
+    job = lab.submit(properties=retry, resources={"instance_count": 2})
+    first = lab.attempt_id(job)
+    lab.engine.give_machines(first)
+    workers = [lab.worker(job, node) for node in range(2)]
+    for worker in workers:
+        worker.tell("ranks_started", ranks=[])
+    # A head of Ray that was restarted knows nothing of them; their machines still run them.
+    for node in range(2):
+        lost = engine_nodes.loss(node, {node: "its head was restarted and lost its state"})
+        worker_reports.lose(lab.services, first, node, lost)
+    stopped = {"code": "stopped", "message": "another node failed", "hint": "", "details": {}}
+    for worker in workers:
+        worker.tell("node_exited", exit_code=143, error=stopped)
+    endings.finish(lab.services, first, cause_known=True)
+    (attempt,) = lab.attempts(job)
+    assert attempt.error is not None
+    assert attempt.error.code == "node_lost"
+    assert lab.again(job).status is Status.QUEUED  # to be tried again
 
 
 def test_an_engine_that_does_not_answer_fails_no_job(lab: Lab) -> None:

@@ -305,6 +305,10 @@ def _node_exited(
     reporting: _Reporting, node: int, exit_code: int, error: JobError | None, now: datetime
 ) -> None:
     values: NodeColumns = {"state": NodeState.EXITED.value, "exit_code": exit_code}
+    counted = reporting.nodes[node]
+    is_lost = counted.state is NodeState.EXITED and counted.error is not None
+    if is_lost and error is not None and error.code in _STOPPED:
+        return  # it was stopped because it counted as lost, and why it did stays the reason
     if error is not None:
         values["error"] = vars(error)
         if error.code not in _STOPPED:
