@@ -40,4 +40,6 @@ def test_a_server_outlives_the_command_that_started_it_and_was_killed(tmp_path: 
         transport.close()
     finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) is not None
+        assert server.wait(60) == 0
+    # Nothing says of a server that ended in order that it was killed.
+    assert not (home / "server.json").exists()

@@ -394,6 +394,8 @@ def run(options: Options) -> None:
     _tell_starter(options, entrance.url)
     home_watch.watch(home)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
+    # uvicorn raises the signal again once it has ended, which would end this process here and now.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         server.run(sockets=[entrance.plain])
     finally:
