@@ -43,6 +43,7 @@ class Options:
     e-mail; see jobs/messages/settings.py. `wheels`: where wheels of environments are kept; see
     environments/build/wheel_folder.py. `listen`: at all addresses of this
     machine, with the server's own certificate; None for as a server that commands start did last.
+    `backups`: those that the server makes by itself; see servers/backup_settings.py.
     """
 
     home: Path
@@ -67,6 +68,7 @@ class Options:
     messages: Path | None = None
     wheels: Path | None = None
     datastore_folders: tuple[Path, ...] = ()
+    backups: Path | None = None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,6 +113,14 @@ def _add_files(options: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="send e-mail when jobs end by the mail server that this JSON file names, and webhooks "
         "also to the private networks in it; default: TORCHYARD_MESSAGES",
+    )
+    options.add_argument(
+        "--backups",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="back the server up every week, or as this JSON file says, and prove each backup; "
+        "default: TORCHYARD_BACKUPS, else none",
     )
     options.add_argument(
         "--wheels",
@@ -300,4 +310,5 @@ def read(arguments: argparse.Namespace) -> Options:
         _wheels(arguments, configured),
         tuple(folder.absolute() for folder in arguments.datastore_folder)
         or configured.datastore_folders,
+        arguments.backups.absolute() if arguments.backups else configured.backups,
     )

@@ -296,7 +296,7 @@ def create_app(
     _add_middleware(app, parts, hosts, audit, requests)
     app_state.fill(app.state, parts, builds, audit, open_tls, storage_domain, services_at)
     app.state.public_url, app.state.sign_in = public_url, sign_in
-    app.state.scoring_at = scoring_at
+    app.state.scoring_at, app.state.backup_settings = scoring_at, None
     app_state.fill_monitoring(app.state, parts, requests, audit)
     add_routes(app.router, server_routes.router, monitoring_routes.router)
     app.router.routes.extend(route_groups.lazy_routes())

@@ -27,7 +27,6 @@ from torchyard.base.home import signing
 FILE = "secrets.json"
 """Says what the secrets are of, and holds the home's keys encrypted, or not at all."""
 _KEYS = (signing.SEALING_FILE, signing.FILE, "tls")
-_SHORTEST_PASSPHRASE = 12
 # About a tenth of a second and 32 MiB for each guess.
 _SCRYPT = {"n": 1 << 15, "r": 8, "p": 1}
 _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
@@ -116,32 +115,6 @@ def from_json(content: bytes, passphrase: str, source: Path) -> tuple[Secrets | 
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"the secrets of the backup `{source}` are damaged: {error}") from error
     return Secrets(files), names
-
-
-def passphrase_in(file: Path | None) -> str:
-    """The first line of a file that nobody else reads; empty without a file.
-
-    Raises:
-        InvalidInput: it is missing, too short, or others can read it.
-    """
-    if file is None:
-        return ""
-    try:
-        status, lines = file.stat(), file.read_text("utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"the passphrase file `{file}` can't be read: {why}") from error
-    if status.st_mode & 0o077:
-        raise InvalidInput(
-            f"others can read the passphrase file `{file}`", f"type `chmod 600 {file}`"
-        )
-    passphrase = lines[0].strip() if lines else ""
-    if len(passphrase) < _SHORTEST_PASSPHRASE:
-        raise InvalidInput(
-            f"the passphrase in `{file}` is shorter than {_SHORTEST_PASSPHRASE} characters",
-            f"make one with `openssl rand -base64 24 > {file}`",
-        )
-    return passphrase
 
 
 def _key(passphrase: str, salt: bytes, costs: dict[str, int]) -> bytes:

@@ -37,6 +37,7 @@ class Settings:
     home, where a runner starts them as other users: the program whose socket is `runner`.
     `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     `messages` is the file about mail servers and webhooks; see jobs/messages/settings.py.
+    `backups` is the file about the server's own backups; see servers/backup_settings.py.
     `wheels` is the folder for wheels of environments; see environments/build/wheel_folder.py.
     `datastore_folders` are those that the server itself reads for datastores of `type: local`
     where a runner starts jobs as other users.
@@ -58,6 +59,7 @@ class Settings:
     jobs_as_server_user: bool = False
     trusted_proxies: tuple[str, ...] = ()
     messages: Path | None = None
+    backups: Path | None = None
     wheels: Path | None = None
     datastore_folders: tuple[Path, ...] = ()
 
@@ -91,8 +93,8 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _WHEELS,
-    _DATASTORE_FOLDERS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _BACKUPS,
+    _WHEELS, _DATASTORE_FOLDERS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -119,6 +121,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
         ),
         messages=_folder(values, "TORCHYARD_MESSAGES"),
+        backups=_folder(values, "TORCHYARD_BACKUPS"),
         wheels=_folder(values, "TORCHYARD_WHEELS"),
         datastore_folders=_folders(values, "TORCHYARD_DATASTORE_FOLDERS"),
     )
@@ -161,6 +164,11 @@ def _server_meant(values: Mapping[str, str], home: Path) -> tuple[logins.Login, 
 def for_jobs(environ: Mapping[str, str]) -> dict[str, str]:
     """What builds and jobs may inherit of the server's environment: not its database's password."""
     return {name: value for name, value in environ.items() if name not in SECRETS}
+
+
+def with_database(url: str) -> dict[str, str]:
+    """The environment of a program of ours that uses the server's database, with its password."""
+    return {**os.environ, "TORCHYARD_DATABASE": url}
 
 
 def without_colour(environ: Mapping[str, str] | None = None) -> bool:
