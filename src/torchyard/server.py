@@ -350,10 +350,9 @@ def run(options: Options) -> None:
     options = _listening_as_before(options)
     context = listeners.context_of(options.tls) if options.tls is not None else None
     sink, messages = sink_of(options.audit_sink), message_settings.read(options.messages)
-    backups = backup_settings.read(options.backups, options.home)
-    home, shared = options.home, options.shared
+    backups = backup_settings.read(options.backups, options.home, options.secrets_key.value)
+    home, shared, for_others = options.home, options.shared, _is_for_others(options)
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
-    for_others = _is_for_others(options)
     users = _job_users(options, shared or for_others)
     private_home.ensure(home, mend=options.ready_fd is not None)
     lock = hold_home(home, shared)
@@ -378,6 +377,7 @@ def run(options: Options) -> None:
             messages=replace(messages, page_url=entrance.public_url or entrance.url),
             wheel_folder=options.wheels,
             datastore_folders=options.datastore_folders,
+            secrets_key=options.secrets_key,
         )
         _remember_database(options)
         ensure_token(parts, settings.Settings(home).token_file)
@@ -594,7 +594,12 @@ def _private_files(
     options: Options, messages: MessageSettings, backups: BackupSettings | None
 ) -> list[Path]:
     """What no datastore may show."""
-    files = [_file_of(options.database), *messages.files, *(backups.files if backups else ())]
+    files = [
+        _file_of(options.database),
+        options.secrets_key.file,
+        *messages.files,
+        *(backups.files if backups else ()),
+    ]
     if isinstance(options.tls, listeners.Tls):
         files.append(options.tls.key)
     return [file for file in files if file is not None]

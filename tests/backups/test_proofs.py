@@ -24,6 +24,7 @@ from torchyard.base.clock import FakeClock
 from torchyard.base.db import metadata
 from torchyard.base.errors import InvalidInput, TorchyardError
 from torchyard.base.home import backup_record, home_database
+from torchyard.base.home.secrets_keys import STATE_FILE, KeyRing
 from torchyard.jobs.services import Services
 
 PASSPHRASE = "correct horse battery"
@@ -271,6 +272,18 @@ def test_a_wrong_passphrase_is_refused_and_says_nothing_of_the_backup(
     assert caught.value.code == "wrong_passphrase"
     assert backup_record.read(services.home) == before
     assert _names(folder) == ["b.tar"]
+
+
+def test_a_backup_with_the_key_of_another_home_does_not_hold(
+    services: Services, folder: Path
+) -> None:
+    KeyRing(services.home).secrets()
+    (services.home / STATE_FILE).unlink()  # the next one makes another key
+    KeyRing(services.home).open()
+    actions.backup(services.home, "", folder / "b.tar", PASSPHRASE)
+    with pytest.raises(InvalidInput, match="opens none of its secrets") as caught:
+        proving.prove(services.home, folder / "b.tar", PASSPHRASE)
+    assert caught.value.code == "broken_backup"
 
 
 def test_what_is_no_backup_is_refused(services: Services, folder: Path) -> None:

@@ -24,8 +24,9 @@ from torchyard.backups import secrets as secret_parts
 from torchyard.backups.archive import About
 from torchyard.base.db import SCHEMA_VERSION, refuse_development, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.home import backup_record, hold, home_database
+from torchyard.base.home import backup_record, hold, home_database, secrets_keys
 from torchyard.base.home.backup_record import Backup
+from torchyard.base.home.secrets_keys import NOT_GIVEN, Given, KeyRing
 from torchyard.shared import locks
 
 RECORDS = "torchyard.db"
@@ -48,16 +49,19 @@ class Result:
     missing: list[str] = field(default_factory=list)
 
 
-def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Result:
+def backup(
+    home: Path, database: str, target: Path, passphrase: str = "", given: Given = NOT_GIVEN
+) -> Result:
     """Write the records and files of a home into a new file or folder.
 
     Args:
         database: its URL; empty for the one that the home had last.
         target: a tar file by its ending, else a folder.
         passphrase: encrypts the secrets, which are left out without one.
+        given: the key of the secrets in the records, where that comes from outside the home.
 
     Raises:
-        InvalidInput: there is no home, or its database can't be used.
+        InvalidInput: there is no home, or its database can't be used, or the key is missing.
         Conflict: there is something at `target`.
     """
     url = home_database.chosen(home, database)
@@ -73,11 +77,15 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
     try:
         home_database.check_pair(db, home, url)
         target.parent.mkdir(parents=True, exist_ok=True)
+        ring = KeyRing(home, given)
         with scratch.beside(target) as folder:
             copy = folder / RECORDS
+            # One that is replaced meanwhile still opens what was copied before.
+            keys_before = _sealing_keys(ring, passphrase)
             saved = records.save(db, copy)
+            keys = [*_sealing_keys(ring, passphrase), *keys_before]
             with db.read() as connection:
-                secrets = secret_parts.read(connection, home)
+                secrets = secret_parts.read(connection, home, list(dict.fromkeys(keys)))
             described = folder / secret_parts.FILE
             described.write_bytes(secret_parts.to_json(secrets, passphrase))
             made_at = datetime.now(timezone.utc)
@@ -101,6 +109,14 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
     backup_record.note_backup(home, Backup(str(target), made_at, len(entries), size_bytes))
     missing = [] if passphrase else secrets.names
     return Result(str(target), len(entries), size_bytes, saved.schema, missing)
+
+
+def _sealing_keys(ring: KeyRing, passphrase: str) -> list[bytes]:
+    """Those that a backup has to have: none without a passphrase, and none that the home lacks."""
+    state = ring.state()
+    if not passphrase or (state is None and not (ring.home / secrets_keys.FILE_IN_HOME).exists()):
+        return []
+    return ring.secrets()
 
 
 def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Result:
@@ -139,6 +155,7 @@ def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Re
     except BaseException:
         archive.remove(unfinished)
         raise
+    secrets_keys.move_beside(home)
     size_bytes = sum(entry.size_bytes for entry in entries)
     return Result(str(home), len(entries), size_bytes, SCHEMA_VERSION, missing)
 

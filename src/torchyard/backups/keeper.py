@@ -101,7 +101,7 @@ class Keeper(keepers.Keeper):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=settings.with_database(url),
+            env=settings.with_secrets(url, self._schedule.secrets_key),
             start_new_session=True,
         ) as process:
             while True:

@@ -8,18 +8,23 @@ Always: neither the backup nor any home is changed; nothing of the restored home
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from torchyard.backups import actions, records, scratch
 from torchyard.backups.archive import Contents, broken
+from torchyard.base import sealed_columns
+from torchyard.base.db import Database, metadata
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.base.home import backup_record, home_database
 from torchyard.base.home.backup_record import Proof
+from torchyard.base.home.secrets_keys import KeyRing
+from torchyard.base.sealed_columns import Seal
 
 _SHA256_DIGITS = 64
 
@@ -86,7 +91,7 @@ def _prove(source: Path, passphrase: str, at: datetime, made_from: list[str]) ->
             _check_blobs(source, contents)
             rows = _check_records(source, home / actions.RECORDS, contents.rows)
             missing = actions.put_secrets_back(home, source, passphrase)
-            _open(source, home)
+            _open(source, home, has_keys=not missing)
     except OSError as error:
         raise InvalidInput(
             f"`{source}` can't be proved: {error.strerror} (`{error.filename or source.parent}`)",
@@ -137,7 +142,23 @@ def _count(rows: int | None) -> str:
     return "no rows, being absent," if rows is None else f"{rows:,} rows"
 
 
-def _open(source: Path, home: Path) -> None:
+def _opens_secrets(db: Database, seal: Seal) -> bool:
+    """Whether any is opened, or there are none; some may have been lost before the backup."""
+    has_some = False
+    with db.read() as connection:
+        for table in metadata.sorted_tables:
+            after: Sequence[Any] = ()
+            while True:
+                values, after = sealed_columns.sealed_values(connection, table, after)
+                has_some = has_some or bool(values)
+                if any(seal.unseal(value.text) is not None for value in values):
+                    return True
+                if not after:
+                    break
+    return not has_some
+
+
+def _open(source: Path, home: Path, has_keys: bool) -> None:
     """Bring the records to today's schema, as a server does that starts with them."""
     try:
         db = records.open_file(home / actions.RECORDS)
@@ -146,7 +167,12 @@ def _open(source: Path, home: Path) -> None:
             records.forget_home(db)
         finally:
             db.close()
-        home_database.open_for(home, home_database.default_url(home)).close()
+        db = home_database.open_for(home, home_database.default_url(home))
+        try:
+            if has_keys and not _opens_secrets(db, KeyRing(home).seal()):
+                raise broken(source, "the key in it opens none of its secrets")
+        finally:
+            db.close()
     except Conflict as error:
         raise broken(source, error.message) from error
     except SQLAlchemyError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchyard.base import fields
@@ -30,6 +30,7 @@ class BackupSettings:
     keep: int = _KEEP
     passphrase_file: Path | None = None
     file: Path | None = None
+    secrets_key: str = field(default="", repr=False)
 
     @property
     def files(self) -> list[Path]:
@@ -37,10 +38,11 @@ class BackupSettings:
         return [each for each in (self.file, self.passphrase_file, self.folder) if each is not None]
 
 
-def read(file: Path | None, home: Path) -> BackupSettings | None:
+def read(file: Path | None, home: Path, secrets_key: str = "") -> BackupSettings | None:
     """
     Args:
         file: None for a server that makes no backups by itself.
+        secrets_key: of the records, where the server got it by its environment.
 
     Raises:
         InvalidInput: the file can't be read, a key or value is wrong, or the folder is no good.
@@ -64,6 +66,7 @@ def read(file: Path | None, home: Path) -> BackupSettings | None:
         fields.count(body, "keep", default=_KEEP, least=1),
         file.parent / passphrase_file if passphrase_file else None,
         file,
+        secrets_key,
     )
     passphrase_in(settings.passphrase_file)
     return settings

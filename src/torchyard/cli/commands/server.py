@@ -442,6 +442,38 @@ def restore(
     tables.one(session.form, done, lambda: text)
 
 
+@group.command("rotate-key")
+@click.option(
+    "--to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File of the new key, made if it is absent. Needed if the server gets its key by the "
+    "environment or as a credential.",
+)
+@common
+def rotate_key(session: Session, to: Path | None) -> None:
+    """Encrypt the secrets in the database with a new key.
+
+    Server and jobs keep running. If the command is interrupted, both keys stay valid, and typing it
+    again finishes. The old key's file is removed once no secret needs it.
+
+    Example: yard server rotate-key
+    """
+    _warn_of_url(session)
+    done = _run_backups(session, "rotate-key", *_options(to=to.absolute() if to else None))
+    text = (
+        f"{done['resealed']:,} secrets are encrypted with the new key (id {done['id']}), and none "
+        f"with the old one; the key is {done['file']}"
+    )
+    if done["resumed"]:
+        text += "\nThis finished what an interrupted run had begun."
+    if done["lost"]:
+        text += f"\n{done['lost']:,} secrets could be read with neither key, and stay so."
+    if to is not None:
+        text += "\nThe next start of the server needs this key: hand it over as the old one was."
+    tables.one(session.form, done, lambda: text)
+
+
 @group.command("resume")
 @common
 def resume(session: Session) -> None:
@@ -491,9 +523,11 @@ def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
     command += ["--home", str(session.settings.home), *arguments[1:]]
     ended = subprocess.run(command, stdout=subprocess.PIPE)
     if ended.returncode < 0:
+        rotates = arguments[0] == "rotate-key"
+        left = "both keys are valid until it is finished" if rotates else "nothing was written"
         raise Internal(
             f"the {arguments[0]} was killed by signal {-ended.returncode}",
-            "nothing was written; check whether memory ran out (`dmesg`) and try again",
+            f"{left}; check whether memory ran out (`dmesg`) and try again",
         )
     if ended.returncode != 0:
         raise SystemExit(ended.returncode)
