@@ -137,7 +137,7 @@ def test_servers_that_start_at_once_make_one_key(home: Path) -> None:
 
     def start() -> None:
         barrier.wait()
-        states.append(KeyRing(home).open())
+        states.append(KeyRing(home).ensure())
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
@@ -164,7 +164,7 @@ def test_a_home_alone_on_its_disk_has_the_key_in_it(
     if made.returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        file = Path(KeyRing(home).open().current.file)
+        file = Path(KeyRing(home).ensure().current.file)
         assert file.parent == home and "TORCHYARD_SECRETS_KEY_FILE" in caplog.text
     finally:
         subprocess.run(["umount", "-l", str(home)], check=True)

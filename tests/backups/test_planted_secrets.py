@@ -172,7 +172,7 @@ def _rows(database_url: str) -> bytes:
         tables = sa.MetaData()
         tables.reflect(connection, only=[table.name for table in metadata.sorted_tables])
         return "".join(
-            f"{table.name} {row}\n"
+            f"{table.name} {tuple(row)}\n"  # a row itself is cut off when it is shown
             for table in tables.sorted_tables
             for row in connection.execute(
                 sa.select(*(sa.cast(column, sa.Text) for column in table.columns))

@@ -279,7 +279,7 @@ def test_a_backup_with_the_key_of_another_home_does_not_hold(
 ) -> None:
     KeyRing(services.home).secrets()
     (services.home / STATE_FILE).unlink()  # the next one makes another key
-    KeyRing(services.home).open()
+    KeyRing(services.home).ensure()
     actions.backup(services.home, "", folder / "b.tar", PASSPHRASE)
     with pytest.raises(InvalidInput, match="opens none of its secrets") as caught:
         proving.prove(services.home, folder / "b.tar", PASSPHRASE)

@@ -112,7 +112,7 @@ class _Rotation:
             event.listen(db.engine, "connect", _delete_securely)
 
     def run(self, to: Path | None) -> Result:
-        state = self._ring.open()
+        state = self._ring.ensure()
         is_resumed = state.old is not None or state.next is not None
         if state.old is None:
             state = self._use_next(self._prepared(state, to))

@@ -197,7 +197,7 @@ def open_for(home: Path, url: URL, shared: bool = False, given: Given = NOT_GIVE
     db = connect(url, shared, ring.seal())
     try:
         check_pair(db, home, url)
-        ring.open()
+        ring.ensure()
         db.upgrade()
         _pair(db, home, url)
     except BaseException:

@@ -75,7 +75,7 @@ class KeyRing:
         self._read_from: tuple[int, ...] = ()
         self._ids: tuple[str, ...] = ()
 
-    def open(self) -> State:
+    def ensure(self) -> State:
         """Check the home's key, and make it if the home has none yet.
 
         Raises:
@@ -101,7 +101,7 @@ class KeyRing:
         read_from = _identity(self.home / STATE_FILE)
         if not read_from or read_from != self._read_from:
             # What is given has been compared at the start; it may have been replaced since.
-            state = self.state() or self.open()
+            state = self.state() or self.ensure()
             self.secret_of(state.current)
             ids = [state.current.id]
             for other in (state.old, state.next):
