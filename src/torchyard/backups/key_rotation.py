@@ -132,6 +132,10 @@ class _Rotation:
         ring = self._ring
         if state.next is not None and ring.find(state.next) is not None:
             return state
+        if state.next is not None:  # of a run that was killed while it wrote the file
+            file = Path(state.next.file)
+            for draft in file.parent.glob(f".{file.name}.*.part"):
+                draft.unlink()
         secret = secrets_keys.new_secret()
         file = to or self._file_of_next(state)
         if to is not None and to.exists():

@@ -54,7 +54,7 @@ class Key:
 
 @dataclass(frozen=True)
 class State:
-    """`next` is being made; `old` seals rows that have not been sealed with `current` yet."""
+    """`next` is being made and seals nothing yet; `old` seals what `current` does not seal yet."""
 
     current: Key
     old: Key | None = None
@@ -104,9 +104,8 @@ class KeyRing:
             state = self.state() or self.ensure()
             self.secret_of(state.current)
             ids = [state.current.id]
-            for other in (state.old, state.next):
-                if other is not None and self.find(other) is not None:
-                    ids.append(other.id)
+            if state.old is not None and self.find(state.old) is not None:
+                ids.append(state.old.id)
             self._ids, self._read_from = tuple(ids), read_from
         # A transaction that began before may still read what an earlier one sealed.
         return [self._known[id] for id in (*self._ids, *(self._known.keys() - set(self._ids)))]
@@ -156,15 +155,20 @@ class KeyRing:
         Raises:
             Conflict: there is something.
         """
+        draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(secret + b"\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+            _give_to_owner(self.home, draft)
+            # Complete or absent, for servers that look for it; and nothing is replaced.
+            os.link(draft, file)
         except FileExistsError:
             raise Conflict(f"`{file}` exists already", "name a new file") from None
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(secret + b"\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        _give_to_owner(self.home, file)
+        finally:
+            draft.unlink()
 
     def new_file(self) -> Path:
         """Where a key goes that torchyard makes: beside the home, on its disk."""
