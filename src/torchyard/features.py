@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PACKAGES = (
     *("mlflow", "jobs", "compute", "environments", "data", "components", "models"),
     *("endpoints", "batch_endpoints", "sweeps", "pipelines", "releases", "lineage", "instances"),
-    *("interactive", "web", "sign_in", "workspaces", "servers", "azureml"),
+    *("interactive", "web", "sign_in", "workspaces", "servers", "azureml", "backups"),
 )
 
 

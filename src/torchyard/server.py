@@ -54,8 +54,11 @@ from torchyard.executors import job_users, server_for_nodes
 from torchyard.executors.server_for_nodes import NodeAddresses
 from torchyard.interactive.running_services import ServicesAt
 from torchyard.jobs.messages import settings as message_settings
+from torchyard.jobs.messages.settings import MessageSettings
 from torchyard.jobs.records.wakeups import Signals
 from torchyard.server_options import Options
+from torchyard.servers import backup_settings
+from torchyard.servers.backup_settings import BackupSettings
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.types import Server
 from torchyard.shared import home_watch, locks, processes
@@ -345,12 +348,11 @@ def _listener(options: Options, port_file: str, default: int) -> socket.socket:
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT."""
     options = _listening_as_before(options)
-    sink = sink_of(options.audit_sink)
     context = listeners.context_of(options.tls) if options.tls is not None else None
-    messages = message_settings.read(options.messages)
-    home, shared = options.home, options.shared
+    sink, messages = sink_of(options.audit_sink), message_settings.read(options.messages)
+    backups = backup_settings.read(options.backups, options.home, options.secrets_key.value)
+    home, shared, for_others = options.home, options.shared, _is_for_others(options)
     environ = private_home.restrict_umask(settings.for_jobs(os.environ))
-    for_others = _is_for_others(options)
     users = _job_users(options, shared or for_others)
     private_home.ensure(home, mend=options.ready_fd is not None)
     lock = hold_home(home, shared)
@@ -370,16 +372,17 @@ def run(options: Options) -> None:
             for_others=for_others,
             node=users.node,
             runner=users.runner,
-            private=[*_private_files(options), *messages.files],
+            private=_private_files(options, messages, backups),
             node_addresses=partial(_node_addresses, entrance, options),
             messages=replace(messages, page_url=entrance.public_url or entrance.url),
             wheel_folder=options.wheels,
             datastore_folders=options.datastore_folders,
+            secrets_key=options.secrets_key,
         )
         _remember_database(options)
         ensure_token(parts, settings.Settings(home).token_file)
-    tls = entrance.tls
     app = _app(options, entrance, parts, sink)
+    app.state.backup_settings, tls = backups, entrance.tls
     job_variables.publish(parts.services, environ, parts.signer, tls.current, tls.way)
     server = _http_server(options, entrance, app)
     server.signals, server.tunnels = parts.services.signals, parts.services.tunnels
@@ -589,8 +592,16 @@ def _remember_database(options: Options) -> None:
         home_database.remember_file(options.home, _file_of(options.database))
 
 
-def _private_files(options: Options) -> list[Path]:
-    files = [_file_of(options.database)]
+def _private_files(
+    options: Options, messages: MessageSettings, backups: BackupSettings | None
+) -> list[Path]:
+    """What no datastore may show."""
+    files = [
+        _file_of(options.database),
+        options.secrets_key.file,
+        *messages.files,
+        *(backups.files if backups else ()),
+    ]
     if isinstance(options.tls, listeners.Tls):
         files.append(options.tls.key)
     return [file for file in files if file is not None]

@@ -11,7 +11,7 @@ import argparse
 import os
 import socket
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,8 +20,9 @@ from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.base import addresses, settings
 from torchyard.base.addresses import Network
 from torchyard.base.errors import InvalidInput
-from torchyard.base.home import home_database, process_secrets
+from torchyard.base.home import home_database, process_secrets, secrets_keys
 from torchyard.base.home.home_database import Choice
+from torchyard.base.home.secrets_keys import NOT_GIVEN, Given
 from torchyard.environments.build import wheel_folder
 
 
@@ -43,6 +44,8 @@ class Options:
     e-mail; see jobs/messages/settings.py. `wheels`: where wheels of environments are kept; see
     environments/build/wheel_folder.py. `listen`: at all addresses of this
     machine, with the server's own certificate; None for as a server that commands start did last.
+    `backups`: those that the server makes by itself; see servers/backup_settings.py.
+    `secrets_key`: of the secrets in the records; see base/home/secrets_keys.py.
     """
 
     home: Path
@@ -67,6 +70,8 @@ class Options:
     messages: Path | None = None
     wheels: Path | None = None
     datastore_folders: tuple[Path, ...] = ()
+    backups: Path | None = None
+    secrets_key: Given = NOT_GIVEN
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,6 +116,22 @@ def _add_files(options: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="send e-mail when jobs end by the mail server that this JSON file names, and webhooks "
         "also to the private networks in it; default: TORCHYARD_MESSAGES",
+    )
+    options.add_argument(
+        "--backups",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="back the server up every week, or as this JSON file says, and prove each backup; "
+        "default: TORCHYARD_BACKUPS, else none",
+    )
+    options.add_argument(
+        "--secrets-key-file",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="file with the key of the secrets in the database, made at the first start; default: "
+        "TORCHYARD_SECRETS_KEY_FILE, systemd's credential `secrets-key`, else one beside the home",
     )
     options.add_argument(
         "--wheels",
@@ -237,6 +258,16 @@ def _database(arguments: argparse.Namespace, configured: settings.Settings) -> C
     )
 
 
+def _with_key_file(
+    arguments: argparse.Namespace, configured: settings.Settings
+) -> settings.Settings:
+    if not arguments.secrets_key_file:
+        return configured
+    return replace(
+        configured, secrets_key="", secrets_key_file=arguments.secrets_key_file.absolute()
+    )
+
+
 def _proxies(configured: settings.Settings, networks: list[str]) -> tuple[Network, ...]:
     """
     Raises:
@@ -300,4 +331,6 @@ def read(arguments: argparse.Namespace) -> Options:
         _wheels(arguments, configured),
         tuple(folder.absolute() for folder in arguments.datastore_folder)
         or configured.datastore_folders,
+        arguments.backups.absolute() if arguments.backups else configured.backups,
+        secrets_keys.given_by(_with_key_file(arguments, configured)),
     )

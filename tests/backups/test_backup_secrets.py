@@ -18,6 +18,7 @@ from torchyard.backups import secrets as secret_parts
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.base.home import home_database, signing
+from torchyard.base.home.passphrases import passphrase_in
 from torchyard.connections import actions as connections
 from torchyard.data import datastores, kinds, store
 from torchyard.data.datastores import Datastores
@@ -212,9 +213,9 @@ def test_a_passphrase_file_that_is_not_good(
     file.write_text(content)
     file.chmod(mode)
     with pytest.raises(InvalidInput, match=message):
-        secret_parts.passphrase_in(file)
+        passphrase_in(file)
     with pytest.raises(InvalidInput, match="can't be read"):
-        secret_parts.passphrase_in(tmp_path / "none")
+        passphrase_in(tmp_path / "none")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from torchyard.backups import actions as backups
 from torchyard.base.db import Database, metadata
-from torchyard.base.home import signing
+from torchyard.base.home.secrets_keys import KeyRing
 from torchyard.workspaces import sessions
 from workspaces.served import HERE, Served, served
 
@@ -172,7 +172,7 @@ def _rows(database_url: str) -> bytes:
         tables = sa.MetaData()
         tables.reflect(connection, only=[table.name for table in metadata.sorted_tables])
         return "".join(
-            f"{table.name} {row}\n"
+            f"{table.name} {tuple(row)}\n"  # a row itself is cut off when it is shown
             for table in tables.sorted_tables
             for row in connection.execute(
                 sa.select(*(sa.cast(column, sa.Text) for column in table.columns))
@@ -214,5 +214,6 @@ def test_planted_secrets_are_nowhere_in_clear(
     # The search would have found them.
     assert len(places) > 10 and b"planted-sweep" in places["rows"]
     assert any(b"planted-sweep" in text for place, text in places.items() if "backup" in place)
-    key = (home / signing.SEALING_FILE).read_bytes()
+    (key,) = KeyRing(home).secrets()
+    assert not any(key in text for text in _bytes(home).values())
     assert not any(key in text for place, text in places.items() if "backup" in place)

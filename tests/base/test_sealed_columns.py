@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from postgres_server import NewDatabase
 from torchyard.base import sealed_columns
 from torchyard.base.db import Database
-from torchyard.base.home import signing
+from torchyard.base.home.secrets_keys import KeyRing
 from torchyard.base.sealed_columns import SealedJson, SealedText
 
 SECRET = "hunter2-hunter2"
@@ -44,7 +44,7 @@ def homes(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.fixture
 def url(new_empty_database: NewDatabase, tmp_path: Path, homes: tuple[Path, Path]) -> Iterator[str]:
     url = new_empty_database(tmp_path)
-    db = Database(url, seal=signing.seal(homes[0]))
+    db = Database(url, seal=KeyRing(homes[0]).seal())
     document = {"password": SECRET, "user": "dan", "inputs": {"a": 1}}
     with db.write() as connection:
         tables.create_all(connection)
@@ -56,7 +56,7 @@ def url(new_empty_database: NewDatabase, tmp_path: Path, homes: tuple[Path, Path
 
 
 def read(url: str, home: Path | None, *columns: Any) -> list[Any]:
-    db = Database(url, seal=signing.seal(home) if home else None)
+    db = Database(url, seal=KeyRing(home).seal() if home else None)
     try:
         with db.read() as connection:
             query = sa.select(*columns).order_by(notes.c.name.desc())
@@ -92,7 +92,7 @@ def test_another_home_reads_all_but_the_secrets(url: str, homes: tuple[Path, Pat
 
 
 def test_what_is_changed_is_not_opened(homes: tuple[Path, Path]) -> None:
-    seal = signing.seal(homes[0])
+    seal = KeyRing(homes[0]).seal()
     sealed = seal.seal(b"secret")
     assert seal.unseal(sealed) == b"secret"
     assert seal.unseal(("A" if sealed[0] != "A" else "B") + sealed[1:]) is None
@@ -117,7 +117,7 @@ def test_rows_from_before_are_sealed(url: str, homes: tuple[Path, Path]) -> None
     with plain.write() as connection:
         connection.execute(sa.update(notes).values(document={"password": SECRET}, key=SECRET))
     plain.close()
-    db = Database(url, seal=signing.seal(homes[0]))
+    db = Database(url, seal=KeyRing(homes[0]).seal())
     with db.write() as connection:
         sealed_columns.seal_all(connection, tables)
     db.close()
@@ -139,7 +139,7 @@ def test_rows_from_before_are_read_some_at_a_time(url: str, homes: tuple[Path, P
         ]
         connection.execute(sa.insert(notes), [{**row, "document": {}} for row in rows])
     plain.close()
-    db = Database(url, seal=signing.seal(homes[0]))
+    db = Database(url, seal=KeyRing(homes[0]).seal())
     selects: list[str] = []
     with db.write() as connection:
         sa.event.listen(

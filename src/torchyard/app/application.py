@@ -39,6 +39,7 @@ from torchyard.base.feature import load
 from torchyard.base.files import write_atomically
 from torchyard.base.home import hold, home_database
 from torchyard.base.home.node_folder import NodeFolder
+from torchyard.base.home.secrets_keys import NOT_GIVEN, Given
 from torchyard.base.lazy_routes import add_routes
 from torchyard.compute import actions as computes
 from torchyard.compute.machine_counts import MachineCounts
@@ -104,12 +105,13 @@ def build(
     messages: MessageSettings | None = None,
     wheel_folder: Path | None = None,
     datastore_folders: Sequence[Path] = (),
+    secrets_key: Given = NOT_GIVEN,
 ) -> Parts:
     """Open the home folder and put the packages together; nothing runs yet.
 
     Args:
         environ, openers: the environment of builds and jobs; further engines, by name.
-        database, messages: its URL, empty for the last one; how ends of jobs are told.
+        database, secrets_key: its URL, empty for the last one; of its secrets, if it is given.
         shared, for_others, node_addresses: other servers serve the home; machines reach it; where.
         node, runner, wheel_folder: what jobs reach; who starts them as other users; for wheels.
         private, datastore_folders: what no datastore may show; what any may, with a runner.
@@ -119,9 +121,8 @@ def build(
         Conflict: it is another home's, or in use by servers that exclude this one.
     """
     clock, node = clock or SystemClock(), _prepared(home, node or NodeFolder(home))
-    db, signals, wakeup = _open_database(home, database, shared), Signals(), threading.Event()
+    db, signals, wakeup = _open(home, database, shared, secrets_key), Signals(), threading.Event()
     sharing = _share(db, home, node, url, wakeup, signals, shared)
-    computes.ensure_local(db, clock, workspaces.ensure_default(db, clock).name)
     devices, for_nodes = Machine(environ), ServerForNodes(_id_of(home), node_addresses or _at(url))
     executor = executor or _executor(home, node, environ, shared, devices, runner)
     services = Services(
@@ -179,6 +180,8 @@ def _divided_blobs(home: Path, db: Database) -> BlobFolders:
 def _parts(
     services: Services, environ: Mapping[str, str], url: str, sharing: Sharing | None
 ) -> Parts:
+    default = workspaces.ensure_default(services.db, services.clock)
+    computes.ensure_local(services.db, services.clock, default.name)
     for feature in features():
         services.job_types.update({kind: load(name) for kind, name in feature.job_types.items()})
     signer = Signer(services.home, services.for_nodes.server_id)
@@ -218,11 +221,11 @@ def _engines(
     return Engines(local, {**installed, **further}, engines.refused(runner))
 
 
-def _open_database(home: Path, database: str, shared: bool) -> Database:
+def _open(home: Path, database: str, shared: bool, secrets_key: Given) -> Database:
     chosen = home_database.chosen(home, database)
     if shared:
         sharing_of.check_shareable(home, chosen)
-    return home_database.open_for(home, chosen, shared)
+    return home_database.open_for(home, chosen, shared, secrets_key)
 
 
 def _executor(
@@ -296,7 +299,7 @@ def create_app(
     _add_middleware(app, parts, hosts, audit, requests)
     app_state.fill(app.state, parts, builds, audit, open_tls, storage_domain, services_at)
     app.state.public_url, app.state.sign_in = public_url, sign_in
-    app.state.scoring_at = scoring_at
+    app.state.scoring_at, app.state.backup_settings = scoring_at, None
     app_state.fill_monitoring(app.state, parts, requests, audit)
     add_routes(app.router, server_routes.router, monitoring_routes.router)
     app.router.routes.extend(route_groups.lazy_routes())

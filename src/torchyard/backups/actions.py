@@ -10,27 +10,27 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 
 from sqlalchemy.engine import URL
 
 import torchyard
-from torchyard.backups import archive, records
+from torchyard.backups import archive, records, scratch
 from torchyard.backups import secrets as secret_parts
 from torchyard.backups.archive import About
 from torchyard.base.db import SCHEMA_VERSION, refuse_development, refuse_newer
 from torchyard.base.errors import Conflict, InvalidInput
-from torchyard.base.home import hold, home_database
+from torchyard.base.home import backup_record, hold, home_database, secrets_keys
+from torchyard.base.home.backup_record import Backup
+from torchyard.base.home.secrets_keys import NOT_GIVEN, Given, KeyRing
 from torchyard.shared import locks
 
-_RECORDS = "torchyard.db"
-_BLOBS = "blobs"
+RECORDS = "torchyard.db"
+BLOBS = "blobs"
 # Environments are built again, caches filled again; a token is made when the server starts.
 _FOLDERS = ("datastores", "logs", "audit")
 
@@ -49,20 +49,23 @@ class Result:
     missing: list[str] = field(default_factory=list)
 
 
-def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Result:
+def backup(
+    home: Path, database: str, target: Path, passphrase: str = "", given: Given = NOT_GIVEN
+) -> Result:
     """Write the records and files of a home into a new file or folder.
 
     Args:
         database: its URL; empty for the one that the home had last.
         target: a tar file by its ending, else a folder.
         passphrase: encrypts the secrets, which are left out without one.
+        given: the key of the secrets in the records, where that comes from outside the home.
 
     Raises:
-        InvalidInput: there is no home, or its database can't be used.
+        InvalidInput: there is no home, or its database can't be used, or the key is missing.
         Conflict: there is something at `target`.
     """
     url = home_database.chosen(home, database)
-    if url == home_database.default_url(home) and not (home / _RECORDS).exists():
+    if url == home_database.default_url(home) and not (home / RECORDS).exists():
         raise InvalidInput(
             f"`{home}` is not a torchyard home folder", "set TORCHYARD_HOME to the right one"
         )
@@ -74,16 +77,28 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
     try:
         home_database.check_pair(db, home, url)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".yard-backup-", dir=target.parent) as scratch:
-            saved = Path(scratch) / _RECORDS
-            schema = records.save(db, saved)
+        ring = KeyRing(home, given)
+        with scratch.beside(target) as folder:
+            copy = folder / RECORDS
+            # One that is replaced meanwhile still opens what was copied before.
+            keys_before = _sealing_keys(ring, passphrase)
+            saved = records.save(db, copy)
+            keys = [*_sealing_keys(ring, passphrase), *keys_before]
             with db.read() as connection:
-                secrets = secret_parts.read(connection, home)
-            described = Path(scratch) / secret_parts.FILE
+                secrets = secret_parts.read(connection, home, list(dict.fromkeys(keys)))
+            described = folder / secret_parts.FILE
             described.write_bytes(secret_parts.to_json(secrets, passphrase))
-            about = About(archive.FORMAT, torchyard.__version__, schema, _now(), str(home))
-            with archive.writing(target, about) as writer:
-                writer.add(_RECORDS, saved)
+            made_at = datetime.now(timezone.utc)
+            about = About(
+                archive.FORMAT,
+                torchyard.__version__,
+                saved.schema,
+                made_at.isoformat(timespec="seconds"),
+                str(home),
+            )
+            with archive.writing(target, about, folder) as writer:
+                writer.rows = saved.rows
+                writer.add(RECORDS, copy)
                 writer.add(secret_parts.FILE, described)
                 for path, known_sha256 in _files(home):
                     writer.add(path, home / path, known_sha256)
@@ -91,8 +106,17 @@ def backup(home: Path, database: str, target: Path, passphrase: str = "") -> Res
     finally:
         db.close()
     size_bytes = sum(entry.size_bytes for entry in entries)
+    backup_record.note_backup(home, Backup(str(target), made_at, len(entries), size_bytes))
     missing = [] if passphrase else secrets.names
-    return Result(str(target), len(entries), size_bytes, schema, missing)
+    return Result(str(target), len(entries), size_bytes, saved.schema, missing)
+
+
+def _sealing_keys(ring: KeyRing, passphrase: str) -> list[bytes]:
+    """Those that a backup has to have: none without a passphrase, and none that the home lacks."""
+    state = ring.state()
+    if not passphrase or (state is None and not (ring.home / secrets_keys.FILE_IN_HOME).exists()):
+        return []
+    return ring.secrets()
 
 
 def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Result:
@@ -114,11 +138,9 @@ def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Re
     unfinished = home.with_name(f".{home.name}.{secrets.token_hex(4)}.part")
     unfinished.mkdir(mode=0o700)
     try:
-        entries = archive.unpack(source, unfinished, partial(_accept, source))
-        saved = unfinished / _RECORDS
-        if not saved.exists():
-            raise InvalidInput(f"the backup `{source}` holds no records")
-        missing = _put_secrets_back(unfinished, source, passphrase)
+        entries = unpack(source, unfinished).entries
+        saved = unfinished / RECORDS
+        missing = put_secrets_back(unfinished, source, passphrase)
         hold.hold(unfinished, source)
         if url == default:
             opened = records.open_file(saved)
@@ -133,20 +155,45 @@ def restore(home: Path, database: str, source: Path, passphrase: str = "") -> Re
     except BaseException:
         archive.remove(unfinished)
         raise
+    secrets_keys.move_beside(home)
     size_bytes = sum(entry.size_bytes for entry in entries)
     return Result(str(home), len(entries), size_bytes, SCHEMA_VERSION, missing)
 
 
-def _accept(source: Path, about: About) -> None:
-    refuse_development(about.schema, f"the backup `{source}`")
-    refuse_newer(about.schema)
+def unpack(
+    source: Path, folder: Path, on_about: Callable[[About], None] = lambda about: None
+) -> archive.Contents:
+    """Bring the files of a backup, which has records, into an empty folder.
+
+    Args:
+        on_about: is told what the backup is of, before anything is unpacked.
+
+    Raises:
+        InvalidInput, Conflict: as `restore`.
+    """
+
+    def accept(about: About) -> None:
+        on_about(about)
+        refuse_development(about.schema, f"the backup `{source}`")
+        refuse_newer(about.schema)
+
+    contents = archive.unpack(source, folder, accept)
+    if not (folder / RECORDS).exists():
+        raise archive.broken(source, f"`{RECORDS}` is missing")
+    return contents
 
 
-def _put_secrets_back(unfinished: Path, source: Path, passphrase: str) -> list[str]:
-    """What is missing after it."""
+def put_secrets_back(unfinished: Path, source: Path, passphrase: str) -> list[str]:
+    """Write the keys that a backup has into the home that is made of it.
+
+    Returns what is missing after it.
+
+    Raises:
+        InvalidInput: the passphrase is wrong, or the secrets are damaged.
+    """
     file = unfinished / secret_parts.FILE
     if not file.exists():
-        raise InvalidInput(f"the backup `{source}` holds no `{secret_parts.FILE}`")
+        raise archive.broken(source, f"`{secret_parts.FILE}` is missing")
     secrets, names = secret_parts.from_json(file.read_bytes(), passphrase, source)
     file.unlink()
     if secrets is None:
@@ -175,7 +222,7 @@ def _load(saved: Path, url: URL, home: Path, unfinished: Path) -> None:
 
 def _files(home: Path) -> Iterator[tuple[str, str]]:
     """Every file as (path below the home, its sha256 if that is known), sorted."""
-    for root, folders, names in os.walk(home / _BLOBS):
+    for root, folders, names in os.walk(home / BLOBS):
         folders.sort()
         for name in sorted(names):
             if not name.startswith("."):
@@ -215,7 +262,3 @@ def _check_empty(home: Path) -> None:
 def _move(unfinished: Path, home: Path) -> None:
     """The home appears whole; an empty folder of that name is replaced."""
     os.rename(unfinished, home)
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")

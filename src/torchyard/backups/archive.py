@@ -16,7 +16,7 @@ import shutil
 import stat
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -56,6 +56,15 @@ class Entry:
     mode: str
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What a backup says of itself; `rows` are those of each table, None before 0.1.1."""
+
+    about: About
+    entries: list[Entry]
+    rows: Mapping[str, int] | None
+
+
 class Target(Protocol):
     """Where files go while a backup is made."""
 
@@ -64,9 +73,10 @@ class Target(Protocol):
 
 
 class Writer:
-    """A backup on its way; `entries` is what is in it so far."""
+    """A backup on its way; `entries` is what is in it so far, `rows` the count of each table."""
 
     def __init__(self, target: Target) -> None:
+        self.rows: Mapping[str, int] = {}
         self._target = target
         self._whole: set[tuple[str, int]] = set()
         self.entries: list[Entry] = []
@@ -165,8 +175,11 @@ class _Measured:
 
 
 @contextmanager
-def writing(target: Path, about: About) -> Iterator[Writer]:
+def writing(target: Path, about: About, scratch: Path) -> Iterator[Writer]:
     """A new backup, which stands at `target` once the block has ended well, and not before.
+
+    Args:
+        scratch: where it is written, on the same disk.
 
     Raises:
         Conflict: there is something already.
@@ -182,8 +195,7 @@ def writing(target: Path, about: About) -> Iterator[Writer]:
     if target.exists():
         raise Conflict(f"`{target}` exists already", "name a new file or folder")
     target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".{target.name}.part")
-    remove(unfinished)
+    unfinished = scratch / f"{target.name}.part"
     try:
         if target.name.endswith(_TAR_ENDS):
             form = "w|" if target.name.endswith(".tar") else "w|gz"
@@ -205,10 +217,11 @@ def writing(target: Path, about: About) -> Iterator[Writer]:
 def _written(writer: Writer, about: About) -> Iterator[Writer]:
     writer.add_json(ABOUT, asdict(about))
     yield writer
-    writer.add_json(MANIFEST, {"files": [asdict(entry) for entry in writer.entries]})
+    files = [asdict(entry) for entry in writer.entries]
+    writer.add_json(MANIFEST, {"files": files, "rows": dict(writer.rows)})
 
 
-def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[Entry]:
+def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> Contents:
     """Bring a backup's files into an empty folder; every one is checked.
 
     Args:
@@ -219,16 +232,17 @@ def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[
     """
     files = _in_folder(source) if source.is_dir() else _in_tar(source)
     unpacked: dict[str, str] = {}
-    manifest: list[Entry] | None = None
+    contents: Contents | None = None
     try:
         for path, file in files:
             if not unpacked and path == ABOUT:
-                accept(_about(source, file.read()))
+                about = _about(source, file.read())
+                accept(about)
                 unpacked[ABOUT] = ""
             elif not unpacked:
                 break
             elif path == MANIFEST:
-                manifest = _entries(source, file.read())
+                contents = _contents(source, about, file.read())
             else:
                 unpacked[path] = _unpack_one(file, inside(folder, path))
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
@@ -237,26 +251,26 @@ def unpack(source: Path, folder: Path, accept: Callable[[About], None]) -> list[
                 f"`{source}` can't be unpacked: {error.strerror} (`{error.filename or folder}`)",
                 "see whether there is space, and who may read and write there",
             ) from error
-        raise _broken(source, "it is cut off or damaged") from error
+        raise broken(source, "it is cut off or damaged") from error
     if not unpacked:
         raise InvalidInput(
             f"`{source}` is not a torchyard backup", "name what `yard server backup` wrote"
         )
-    if manifest is None:
-        raise _broken(source, "it is cut off")
+    if contents is None:
+        raise broken(source, "it is cut off")
     paths = {sha256: path for path, sha256 in unpacked.items()}
-    for entry in manifest:
+    for entry in contents.entries:
         if entry.path not in unpacked and entry.sha256 in paths:
             _name_again(source, inside(folder, paths[entry.sha256]), inside(folder, entry.path))
             unpacked[entry.path] = entry.sha256
         if entry.path not in unpacked:
-            raise _broken(source, f"`{entry.path}` is missing")
+            raise broken(source, f"`{entry.path}` is missing")
         if unpacked[entry.path] != entry.sha256:
-            raise _broken(source, f"`{entry.path}` is not what was backed up")
+            raise broken(source, f"`{entry.path}` is not what was backed up")
         os.chmod(folder / entry.path, int(entry.mode, 8))
-    for path in unpacked.keys() - {entry.path for entry in manifest} - {ABOUT}:
-        raise _broken(source, f"`{path}` does not belong to it")
-    return manifest
+    for path in unpacked.keys() - {entry.path for entry in contents.entries} - {ABOUT}:
+        raise broken(source, f"`{path}` does not belong to it")
+    return contents
 
 
 def _unpack_one(file: IO[bytes], target: Path) -> str:
@@ -278,7 +292,7 @@ def _name_again(source: Path, file: Path, target: Path) -> None:
         except OSError:  # a file system without hard links
             shutil.copyfile(file, target)
     except OSError as error:
-        raise _broken(source, f"`{target.name}` can't be made: {error.strerror}") from error
+        raise broken(source, f"`{target.name}` can't be made: {error.strerror}") from error
 
 
 def _in_folder(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
@@ -301,7 +315,7 @@ def _in_tar(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
         for member in tar:
             file = tar.extractfile(member) if member.isreg() else None
             if file is None:
-                raise _broken(source, f"`{member.name}` is not a file")
+                raise broken(source, f"`{member.name}` is not a file")
             with file:
                 yield safe_relative(member.name), file
 
@@ -310,7 +324,7 @@ def _about(source: Path, content: bytes) -> About:
     try:
         about = About(**json.loads(content))
     except (ValueError, TypeError) as error:
-        raise _broken(source, f"its `{ABOUT}` can't be read") from error
+        raise broken(source, f"its `{ABOUT}` can't be read") from error
     if about.format != FORMAT:
         raise InvalidInput(
             f"`{source}` was written by torchyard {about.torchyard}, in a format this "
@@ -320,14 +334,17 @@ def _about(source: Path, content: bytes) -> About:
     return about
 
 
-def _entries(source: Path, content: bytes) -> list[Entry]:
+def _contents(source: Path, about: About, content: bytes) -> Contents:
     try:
-        return [Entry(**entry) for entry in json.loads(content)["files"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise _broken(source, f"its `{MANIFEST}` can't be read") from error
+        manifest = json.loads(content)
+        rows = manifest.get("rows")
+        return Contents(about, [Entry(**entry) for entry in manifest["files"]], rows)
+    except (AttributeError, ValueError, TypeError, KeyError) as error:
+        raise broken(source, f"its `{MANIFEST}` can't be read") from error
 
 
-def _broken(source: Path, reason: str) -> InvalidInput:
+def broken(source: Path, reason: str) -> InvalidInput:
+    """The error of a backup that can't be trusted."""
     return InvalidInput(
         f"the backup `{source}` is not whole: {reason}",
         "nothing was restored; use another backup",

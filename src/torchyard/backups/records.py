@@ -11,7 +11,8 @@ from __future__ import annotations
 import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,16 @@ _OWN = frozenset({"alembic_version", "installation"})
 _ROWS_AT_ONCE = 500
 
 
-def save(db: Database, file: Path) -> str:
-    """Write the records into a new SQLite file; returns the version of their schema.
+@dataclass(frozen=True)
+class Saved:
+    """The version of the schema, and how many rows each table had at that instant."""
+
+    schema: str
+    rows: dict[str, int]
+
+
+def save(db: Database, file: Path) -> Saved:
+    """Write the records into a new SQLite file.
 
     Raises:
         Conflict: there are none, or their schema is another one than this torchyard's.
@@ -62,7 +71,8 @@ def save(db: Database, file: Path) -> str:
                     f"the records can't be copied: {error}",
                     f"see whether there is space at `{file.parent.parent}`",
                 ) from error
-        return version
+        # The copy is the one instant that can be counted: the database has gone on.
+        return Saved(version, count_rows(file))
     if version != SCHEMA_VERSION:
         raise Conflict(
             f"the records have the schema `{version}`, and this torchyard `{SCHEMA_VERSION}`",
@@ -75,9 +85,32 @@ def save(db: Database, file: Path) -> str:
         copy.upgrade()
         with db.read() as source, copy.write() as target:
             _copy(source, target)
+            rows = {table.name: _count(source, table) for table in _tables(source)}
     finally:
         copy.close()
-    return version
+    return Saved(version, rows)
+
+
+def count_rows(file: Path) -> dict[str, int]:
+    """How many rows each table of an SQLite file has, which is left as it is.
+
+    Raises:
+        sqlite3.Error: it is damaged.
+    """
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        names = sorted(name for (name,) in connection.execute(query) if name not in _OWN)
+        return {
+            name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
+            for name in names
+        }
+
+
+def check(file: Path) -> str:
+    """What SQLite finds wrong in its own structure of a file; empty where that is nothing."""
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        found: str = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    return "" if found == "ok" else found
 
 
 @contextmanager
@@ -94,7 +127,7 @@ def loading(file: Path, db: Database) -> Iterator[Connection]:
         db.upgrade()
         with saved.read() as source, db.write() as target:
             for table in _tables(target):
-                if target.execute(select(func.count()).select_from(table)).scalar_one():
+                if _count(target, table):
                     raise Conflict(
                         f"the database has rows in `{table.name}` already",
                         "restore into an empty database",
@@ -132,6 +165,11 @@ def _tables(connection: Connection) -> list[Table]:
                 if isinstance(column.type, JSON):
                     column.type = Text()
     return [table for table in tables.sorted_tables if table.name not in _OWN]
+
+
+def _count(connection: Connection, table: Table) -> int:
+    count: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    return count
 
 
 def _copy(source: Connection, target: Connection) -> None:

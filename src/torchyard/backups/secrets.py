@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,15 @@ from sqlalchemy import Connection
 from torchyard.base import sealed_columns
 from torchyard.base.db import metadata
 from torchyard.base.errors import InvalidInput
-from torchyard.base.home import signing
+from torchyard.base.home import secrets_keys, signing
 
 FILE = "secrets.json"
 """Says what the secrets are of, and holds the home's keys encrypted, or not at all."""
-_KEYS = (signing.SEALING_FILE, signing.FILE, "tls")
-_SHORTEST_PASSPHRASE = 12
+_KEYS = (signing.FILE, "tls")
 # About a tenth of a second and 32 MiB for each guess.
 _SCRYPT = {"n": 1 << 15, "r": 8, "p": 1}
+# The current one and, while it takes the place of another, that one; both twice, see actions.py.
+_MOST_SEALING = 4
 _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
 
 
@@ -37,11 +38,13 @@ _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
 class Secrets:
     """The home's keys, as paths below it and their content in Base64.
 
-    `sealed` says to people what the secrets in the records are of.
+    `sealed` says to people what the secrets in the records are of; `sealing` are the keys of these,
+    the current one first.
     """
 
     files: tuple[tuple[str, str], ...] = ()
     sealed: tuple[str, ...] = ()
+    sealing: tuple[bytes, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -54,14 +57,20 @@ class Secrets:
         return names
 
 
-def read(connection: Connection, home: Path) -> Secrets:
-    """The keys of a home, and what the sealed values of its records are of."""
+def read(connection: Connection, home: Path, sealing: Sequence[bytes]) -> Secrets:
+    """The keys of a home, and what the sealed values of its records are of.
+
+    Args:
+        sealing: the keys of these.
+    """
     sealed = tuple(sealed_columns.names_of_sealed(connection, metadata))
-    return Secrets(tuple(_key_files(home)), sealed)
+    return Secrets(tuple(_key_files(home)), sealed, tuple(sealing))
 
 
 def put_back(home: Path, secrets: Secrets) -> None:
-    """Write the keys where they were."""
+    """Write the keys where they were, and those of the records into the home."""
+    if secrets.sealing:
+        secrets_keys.put_in_home(home, secrets.sealing)
     for path, content in secrets.files:
         target = home / path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,7 +86,11 @@ def to_json(secrets: Secrets, passphrase: str) -> bytes:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
-        plain = json.dumps({"files": secrets.files}).encode()
+        sealing = [
+            (_sealing_name(number), base64.b64encode(secret).decode())
+            for number, secret in enumerate(secrets.sealing)
+        ]
+        plain = json.dumps({"files": [*sealing, *secrets.files]}).encode()
         cipher = AESGCM(_key(passphrase, salt, _SCRYPT)).encrypt(nonce, plain, None)
         encrypted = {"salt": salt, "nonce": nonce, "cipher": cipher}
         body |= {name: base64.b64encode(value).decode() for name, value in encrypted.items()}
@@ -106,7 +119,9 @@ def from_json(content: bytes, passphrase: str, source: Path) -> tuple[Secrets | 
         if any(costs[name] > _SCRYPT[name] * 16 for name in costs):
             raise ValueError("the key would take too long to compute")
         plain = json.loads(AESGCM(_key(passphrase, salt, costs)).decrypt(nonce, cipher, None))
-        files = tuple((str(path), str(content)) for path, content in plain["files"])
+        files = {str(path): str(content) for path, content in plain["files"]}
+        stored = (files.pop(_sealing_name(number), "") for number in range(_MOST_SEALING))
+        sealing = tuple(base64.b64decode(content) for content in stored if content)
     except InvalidTag as error:
         raise InvalidInput(
             f"the passphrase does not open the secrets of `{source}`",
@@ -115,33 +130,13 @@ def from_json(content: bytes, passphrase: str, source: Path) -> tuple[Secrets | 
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"the secrets of the backup `{source}` are damaged: {error}") from error
-    return Secrets(files), names
+    return Secrets(tuple(files.items()), sealing=sealing), names
 
 
-def passphrase_in(file: Path | None) -> str:
-    """The first line of a file that nobody else reads; empty without a file.
-
-    Raises:
-        InvalidInput: it is missing, too short, or others can read it.
-    """
-    if file is None:
-        return ""
-    try:
-        status, lines = file.stat(), file.read_text("utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"the passphrase file `{file}` can't be read: {why}") from error
-    if status.st_mode & 0o077:
-        raise InvalidInput(
-            f"others can read the passphrase file `{file}`", f"type `chmod 600 {file}`"
-        )
-    passphrase = lines[0].strip() if lines else ""
-    if len(passphrase) < _SHORTEST_PASSPHRASE:
-        raise InvalidInput(
-            f"the passphrase in `{file}` is shorter than {_SHORTEST_PASSPHRASE} characters",
-            f"make one with `openssl rand -base64 24 > {file}`",
-        )
-    return passphrase
+def _sealing_name(number: int) -> str:
+    """As homes from before called their one key."""
+    name = secrets_keys.FILE_IN_HOME
+    return f"{name}.{number}" if number else name
 
 
 def _key(passphrase: str, salt: bytes, costs: dict[str, int]) -> bytes:

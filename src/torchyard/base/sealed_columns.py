@@ -2,8 +2,8 @@
 
 Owns: the types `SealedJson` and `SealedText`; encrypting and reading one value; which sealed values
 a database holds.
-Leaves: what is secret in a document to the store that declares its column, the key's file to
-home/signing.py.
+Leaves: what is secret in a document to the store that declares its column, the keys to
+home/secrets_keys.py.
 Always: neither the database, nor its log, nor a copy of it holds a secret in clear; a copy without
 the home's key has everything else. A `Database` that was opened without a home passes values
 through as they are.
@@ -16,20 +16,26 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     Column,
+    ColumnElement,
     Connection,
     Engine,
     MetaData,
     Row,
+    Select,
     String,
+    Table,
     Text,
     cast,
+    or_,
     select,
     tuple_,
+    type_coerce,
     update,
 )
 from sqlalchemy.engine import Dialect
@@ -48,16 +54,18 @@ class Seal:
     """Encrypts with the key of one home, by AES-256-GCM, with a new nonce each time.
 
     Args:
-        key: gives its 32 bytes, asked at the first secret.
+        keys: gives those of 32 bytes, asked at each secret: the first one seals, all of them
+            unseal.
     """
 
-    def __init__(self, key: Callable[[], bytes]) -> None:
-        self._key = key
-        self._cipher: Any = None
+    def __init__(self, keys: Callable[[], Sequence[bytes]]) -> None:
+        self._keys = keys
+        self._ciphers: dict[bytes, Any] = {}
 
     def seal(self, plain: bytes) -> str:
         nonce = os.urandom(_NONCE_BYTES)
-        return base64.b64encode(nonce + self._aes().encrypt(nonce, plain, None)).decode()
+        cipher = self._aes(self._keys()[0])
+        return base64.b64encode(nonce + cipher.encrypt(nonce, plain, None)).decode()
 
     def unseal(self, text: str) -> bytes | None:
         """None of what was sealed with another key, or was changed."""
@@ -65,18 +73,25 @@ class Seal:
 
         try:
             sealed = base64.b64decode(text, validate=True)
-            plain: bytes = self._aes().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)
-        except (ValueError, InvalidTag):
+        except ValueError:
             return None
-        return plain
+        for key in self._keys():
+            try:
+                plain: bytes = self._aes(key).decrypt(
+                    sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None
+                )
+                return plain
+            except (ValueError, InvalidTag):
+                continue
+        return None
 
-    def _aes(self) -> Any:
+    def _aes(self, key: bytes) -> Any:
         # Imported at the first secret: a server starts without it.
-        if self._cipher is None:
+        if key not in self._ciphers:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-            self._cipher = AESGCM(self._key())
-        return self._cipher
+            self._ciphers[key] = AESGCM(key)
+        return self._ciphers[key]
 
 
 def use(engine: Engine, seal: Seal | None) -> None:
@@ -160,7 +175,7 @@ def names_of_sealed(connection: Connection, tables: MetaData) -> list[str]:
                 continue
             of = column.type.of + (_WORKSPACE if "workspace" in table.columns else "")
             parts = [each for each in table.columns if f"{{{each.name}}}" in of]
-            mark = f'"{_MARK}"' if isinstance(column.type, SealedJson) else _TEXT_PREFIX
+            mark = _mark_of(column)
             query = select(*parts).where(cast(column, Text).contains(mark, autoescape=True))
             names.update(of.format(**row._mapping) for row in connection.execute(query))
     return sorted(names)
@@ -172,12 +187,107 @@ def seal_all(connection: Connection, tables: MetaData) -> None:
     Some rows are in memory at a time, however many there are.
     """
     for table in tables.sorted_tables:
-        columns = [c for c in table.columns if isinstance(c.type, SealedJson | SealedText)]
+        columns = _sealed_columns(table)
         keys = list(table.primary_key)
         for row in _rows(connection, keys, columns) if columns else ():
             where = [key == row._mapping[key] for key in keys]
             values = {column: row._mapping[column] for column in columns}
             connection.execute(update(table).where(*where).values(values))
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """One sealed value: its row, the column, and how it is stored."""
+
+    table: Table
+    key: tuple[Any, ...]
+    column: Column[Any]
+    stored: Any
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.column.type, SealedText):
+            return str(self.stored)[len(_TEXT_PREFIX) :]
+        return str(self.stored[_MARK])
+
+
+def sealed_values(
+    connection: Connection, table: Table, after: Sequence[Any] = ()
+) -> tuple[list[Sealed], Sequence[Any]]:
+    """Some sealed values of a table, in the order of its keys, and where to go on.
+
+    Args:
+        after: what was returned before; empty to begin.
+
+    Returns an empty place to go on from where there are no more.
+    """
+    columns = _sealed_columns(table)
+    if not columns:
+        return [], ()
+    keys = list(table.primary_key)
+    marked = [cast(column, Text).contains(_mark_of(column), autoescape=True) for column in columns]
+    query = _stored_values(keys, columns).where(or_(*marked)).order_by(*keys).limit(_ROWS_AT_ONCE)
+    if after:
+        query = query.where(tuple_(*keys) > tuple(after))
+    rows = connection.execute(query).all()
+    return list(_sealed_in(table, columns, rows)), tuple(rows[-1][: len(keys)]) if rows else ()
+
+
+def sealed_values_of(connection: Connection, table: Table, key: Sequence[Any]) -> list[Sealed]:
+    """Those of one row, if it is still there."""
+    columns, keys = _sealed_columns(table), list(table.primary_key)
+    query = _stored_values(keys, columns).where(*_is_row(table, key))
+    return list(_sealed_in(table, columns, connection.execute(query).all()))
+
+
+def _sealed_columns(table: Table) -> list[Column[Any]]:
+    return [c for c in table.columns if isinstance(c.type, SealedJson | SealedText)]
+
+
+def _stored_values(keys: Sequence[Column[Any]], columns: Sequence[Column[Any]]) -> Select[Any]:
+    return select(*keys, *(type_coerce(column, _stored_type(column)) for column in columns))
+
+
+def _is_row(table: Table, key: Sequence[Any]) -> list[ColumnElement[bool]]:
+    return [column == value for column, value in zip(table.primary_key, key, strict=True)]
+
+
+def _sealed_in(
+    table: Table, columns: Sequence[Column[Any]], rows: Sequence[Row[Any]]
+) -> Iterator[Sealed]:
+    for row in rows:
+        key, stored = tuple(row[: -len(columns)]), row[-len(columns) :]
+        for column, value in zip(columns, stored, strict=True):
+            if _is_sealed(column, value):
+                yield Sealed(table, key, column, value)
+
+
+def reseal(connection: Connection, sealed: Sealed, plain: bytes, seal: Seal) -> None:
+    """Store a value that is sealed again; what of it is in clear stays as it is."""
+    text = seal.seal(plain)
+    is_text = isinstance(sealed.column.type, SealedText)
+    stored = _TEXT_PREFIX + text if is_text else {**sealed.stored, _MARK: text}
+    value = type_coerce(stored, _stored_type(sealed.column))
+    connection.execute(
+        update(sealed.table)
+        .where(*_is_row(sealed.table, sealed.key))
+        .values({sealed.column: value})
+    )
+
+
+def _stored_type(column: Column[Any]) -> TypeEngine[Any]:
+    assert isinstance(column.type, SealedJson | SealedText)
+    return column.type.impl_instance
+
+
+def _mark_of(column: Column[Any]) -> str:
+    return f'"{_MARK}"' if isinstance(column.type, SealedJson) else _TEXT_PREFIX
+
+
+def _is_sealed(column: Column[Any], value: Any) -> bool:
+    if isinstance(column.type, SealedText):
+        return isinstance(value, str) and value.startswith(_TEXT_PREFIX)
+    return isinstance(value, dict) and _MARK in value
 
 
 def _rows(

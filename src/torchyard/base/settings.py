@@ -20,9 +20,9 @@ from torchyard.base.errors import InvalidInput
 
 DEFAULT_WORKSPACE = "default"
 # The server takes these out of its environment as it starts; see home/process_secrets.py.
-SECRETS = ("TORCHYARD_DATABASE", "PGPASSWORD")
-# The name of the URL's file among the credentials that systemd hands to a service.
-_CREDENTIAL = "database"
+SECRETS = ("TORCHYARD_DATABASE", "PGPASSWORD", "TORCHYARD_SECRETS_KEY")
+# The names of files among the credentials that systemd hands to a service.
+_CREDENTIAL, _KEY_CREDENTIAL = "database", "secrets-key"
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class Settings:
     home, where a runner starts them as other users: the program whose socket is `runner`.
     `jobs_as_server_user` is set by an owner who accepts that jobs run as the server's own user.
     `messages` is the file about mail servers and webhooks; see jobs/messages/settings.py.
+    `backups` is the file about the server's own backups; see servers/backup_settings.py.
+    `secrets_key` is the key of the secrets in the records, or `secrets_key_file` holds it; see
+    base/home/secrets_keys.py.
     `wheels` is the folder for wheels of environments; see environments/build/wheel_folder.py.
     `datastore_folders` are those that the server itself reads for datastores of `type: local`
     where a runner starts jobs as other users.
@@ -58,6 +61,9 @@ class Settings:
     jobs_as_server_user: bool = False
     trusted_proxies: tuple[str, ...] = ()
     messages: Path | None = None
+    backups: Path | None = None
+    secrets_key: str = field(default="", repr=False)
+    secrets_key_file: Path | None = None
     wheels: Path | None = None
     datastore_folders: tuple[Path, ...] = ()
 
@@ -91,8 +97,9 @@ class Settings:
 
 def read(environ: Mapping[str, str] | None = None) -> Settings:
     """Read TORCHYARD_HOME, _URL, _TOKEN, _CA_CERT, _SITE, _WORKSPACE, _DATABASE, _DATABASE_FILE,
-    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _WHEELS,
-    _DATASTORE_FOLDERS and _SNAPSHOT_MAX_FILES, _MAX_MB, and what `yard login` has written.
+    _NODE_FOLDER, _RUNNER, _JOBS_AS_SERVER_USER, _TRUSTED_PROXIES, _MESSAGES, _BACKUPS,
+    _SECRETS_KEY, _SECRETS_KEY_FILE, _WHEELS, _DATASTORE_FOLDERS and _SNAPSHOT_MAX_FILES, _MAX_MB,
+    and what `yard login` has written.
 
     Raises:
         InvalidInput: a limit is not an integer, or a file is malformed.
@@ -108,7 +115,7 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         snapshot_max_files=_number(values, "TORCHYARD_SNAPSHOT_MAX_FILES", 2000),
         snapshot_max_mb=_number(values, "TORCHYARD_SNAPSHOT_MAX_MB", 300),
         database=values.get("TORCHYARD_DATABASE", ""),
-        database_file=_database_file(values),
+        database_file=_file(values, "TORCHYARD_DATABASE_FILE", _CREDENTIAL),
         database_password=values.get("PGPASSWORD", ""),
         url_from=url_from,
         ca_cert=server.ca_cert,
@@ -119,6 +126,9 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
             values.get("TORCHYARD_TRUSTED_PROXIES", "").replace(",", " ").split()
         ),
         messages=_folder(values, "TORCHYARD_MESSAGES"),
+        backups=_folder(values, "TORCHYARD_BACKUPS"),
+        secrets_key=values.get("TORCHYARD_SECRETS_KEY", ""),
+        secrets_key_file=_file(values, "TORCHYARD_SECRETS_KEY_FILE", _KEY_CREDENTIAL),
         wheels=_folder(values, "TORCHYARD_WHEELS"),
         datastore_folders=_folders(values, "TORCHYARD_DATASTORE_FOLDERS"),
     )
@@ -163,6 +173,14 @@ def for_jobs(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in SECRETS}
 
 
+def with_secrets(database: str, secrets_key: str) -> dict[str, str]:
+    """The environment of a program of ours that does something for a server, which has taken both
+    out of its own.
+    """
+    key = {"TORCHYARD_SECRETS_KEY": secrets_key} if secrets_key else {}
+    return {**os.environ, "TORCHYARD_DATABASE": database, **key}
+
+
 def without_colour(environ: Mapping[str, str] | None = None) -> bool:
     """Whether NO_COLOR is set; it then holds for terminals too. Source: https://no-color.org"""
     values = os.environ if environ is None else environ
@@ -191,15 +209,12 @@ def _folder(values: Mapping[str, str], name: str) -> Path | None:
     return Path(values[name]).expanduser().absolute() if values.get(name) else None
 
 
-def _database_file(values: Mapping[str, str]) -> Path | None:
+def _file(values: Mapping[str, str], name: str, credential: str) -> Path | None:
     """The file named, else the one that systemd's LoadCredential= gave the service."""
-    configured_file, folder = (
-        values.get("TORCHYARD_DATABASE_FILE"),
-        values.get("CREDENTIALS_DIRECTORY"),
-    )
-    if configured_file or not folder:
-        return _folder(values, "TORCHYARD_DATABASE_FILE")
-    file = Path(folder, _CREDENTIAL)
+    folder = values.get("CREDENTIALS_DIRECTORY")
+    if values.get(name) or not folder:
+        return _folder(values, name)
+    file = Path(folder, credential)
     return file if file.exists() else None
 
 

@@ -66,6 +66,6 @@ def test_a_program_that_is_gone_is_named(prefix: Path, monkeypatch: pytest.Monke
 
 
 def test_somebody_elses_installation_stays(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(self_update.os, "access", lambda *_: False)
+    monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(Forbidden, match="you may not change"):
         self_update.upgrade_command(prefix, "pip", "")

@@ -19,6 +19,7 @@ import torchyard
 from torchyard.app.monitoring.exposition import Family, Sample, by_label, counter, gauge
 from torchyard.app.monitoring.probes import OK, Probes
 from torchyard.base.errors import TorchyardError
+from torchyard.base.home import backup_record
 from torchyard.compute import actions as computes
 from torchyard.jobs.requests import statistics
 from torchyard.jobs.scheduler import Scheduler
@@ -63,6 +64,7 @@ class ServerMetrics:
                 pass  # It was lost in between; the next scrape says that it is not up.
         yield from self._of_scheduler()
         yield from self._of_audit()
+        yield from _of_backups(self._services.home)
         yield from _of_disk(self._services.home)
         yield from _of_process()
 
@@ -136,6 +138,31 @@ class ServerMetrics:
         )
         waiting = sink.waiting if sink else 0
         yield gauge("torchyard_audit_sink_backlog", "Lines that wait for the sink.", waiting)
+
+
+def _of_backups(home: Path) -> Iterator[Family]:
+    """Times are 0 for what has not been, so that an alert on their age notices it."""
+    record = backup_record.read(home)
+    yield gauge(
+        "torchyard_backup_timestamp_seconds",
+        "Time of the last backup, since 1970; 0 without one.",
+        record.backup.at.timestamp() if record.backup else 0,
+    )
+    yield gauge(
+        "torchyard_backup_proof_timestamp_seconds",
+        "Time of the last proof of a backup, since 1970; 0 without one.",
+        record.proof.at.timestamp() if record.proof else 0,
+    )
+    yield gauge(
+        "torchyard_backup_proof_held",
+        "Whether the last proof held: 1, or 0, also without one.",
+        float(record.proof is not None and record.proof.held),
+    )
+    yield gauge(
+        "torchyard_backup_failed",
+        "Whether the server's own last backup failed, or could not be proved.",
+        float(record.scheduled is not None and bool(record.scheduled.error)),
+    )
 
 
 def _of_disk(home: Path) -> Iterator[Family]:

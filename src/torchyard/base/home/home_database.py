@@ -25,7 +25,7 @@ from torchyard.base import disk, postgres
 from torchyard.base.db import Database, Instant, metadata
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.base.files import write_atomically
-from torchyard.base.home import signing
+from torchyard.base.home.secrets_keys import NOT_GIVEN, Given, KeyRing
 from torchyard.base.sealed_columns import Seal
 
 installation = Table(
@@ -180,20 +180,24 @@ def chosen(home: Path, url: str) -> URL:
     return remembered.url if remembered else default_url(home)
 
 
-def open_for(home: Path, url: URL, shared: bool = False) -> Database:
+def open_for(home: Path, url: URL, shared: bool = False, given: Given = NOT_GIVEN) -> Database:
     """The database of this home, with the schema of today.
 
     Args:
         shared: as `Database` has it.
+        given: the key of its secrets, where that comes from outside.
 
     Raises:
-        InvalidInput: it can't be reached or used, in the words of the database.
+        InvalidInput: it can't be reached or used, in the words of the database; or the key of its
+            secrets is missing or another one.
         Conflict: it belongs to another home, or the home to another database, or its schema is
             newer than this torchyard or from before 0.1.0.
     """
-    db = connect(url, shared, signing.seal(home))
+    ring = KeyRing(home, given)
+    db = connect(url, shared, ring.seal())
     try:
         check_pair(db, home, url)
+        ring.ensure()
         db.upgrade()
         _pair(db, home, url)
     except BaseException:

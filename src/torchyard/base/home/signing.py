@@ -1,7 +1,7 @@
-"""The keys for this home's signatures, and for the secrets in its records.
+"""The keys for this home's signatures.
 
-Owns: one secret in the home for each of both, and a key derived from it for each purpose.
-Leaves: what is signed, and for how long, to the callers; what is sealed to sealed_columns.py.
+Owns: one secret in the home, and a key derived from it for each purpose.
+Leaves: what is signed, and for how long, to the callers; sealing to secrets_keys.py.
 Always: servers that share a home have one secret, however many start at once; a key for one purpose
 reveals nothing about the others.
 """
@@ -14,20 +14,12 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from torchyard.base.sealed_columns import Seal
-
 FILE = "signing.key"
-SEALING_FILE = "secrets.key"
 
 
-def key(home: Path, purpose: str, file: str = FILE) -> bytes:
+def key(home: Path, purpose: str) -> bytes:
     """The 32-byte key for that purpose, of a secret that is kept in a file of the home."""
-    return hmac.digest(_secret(home / file), purpose.encode(), "sha256")
-
-
-def seal(home: Path) -> Seal:
-    """Of the secrets in a home's records."""
-    return Seal(lambda: key(home, "records", SEALING_FILE))
+    return hmac.digest(_secret(home / FILE), purpose.encode(), "sha256")
 
 
 def _secret(file: Path) -> bytes:

@@ -23,6 +23,11 @@ group = noun("server")
 
 _POLL_S = 0.2
 _MOST_NAMES = 5
+_OF_BACKUPS = {
+    "backup": "last_backup",
+    "proof": "last_backup_proof",
+    "scheduled": "last_scheduled_backup",
+}
 
 
 @group.command("start")
@@ -200,17 +205,47 @@ def status(session: Session) -> int:
             {"host": host, **{key: server[key] for key in ("url", "pid", "status")}}
             for host, server in zip(hosts, shown, strict=True)
         ]
+    if not settings.url:
+        body |= _backups(settings.home)
     tables.one(session.form, body, lambda: _status_text(body))
     return 0 if body["status"] == "running" else 1
+
+
+def _backups(home: Path) -> dict[str, Any]:
+    """What this home knows of its backups; empty before the first one."""
+    from torchyard.base.home import backup_record
+
+    record = backup_record.read(home).to_json()
+    return {_OF_BACKUPS[part]: values for part, values in record.items()}
+
+
+def _backup_rows(body: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    if backup := body.get("last_backup"):
+        size = size_text(backup["size_bytes"])
+        rows.append(
+            ("Last backup", f"{tables.moment(backup['at'])}, {backup['files']:,} files, {size}")
+        )
+        rows.append(("", backup["path"]))
+    if proof := body.get("last_backup_proof"):
+        result = f"held: {proof['rows']:,} rows, {proof['files']:,} files"
+        result = result if proof["held"] else f"did not hold: {proof['error']}"
+        rows.append(("Last proof", f"{tables.moment(proof['at'])}, {result}"))
+    scheduled = body.get("last_scheduled_backup")
+    if scheduled and scheduled["error"]:
+        failure = f"{tables.moment(scheduled['at'])}: {scheduled['error']}"
+        rows.append(("Scheduled backup", f"failed {failure}"))
+    return rows
 
 
 def _status_text(body: dict[str, Any]) -> str:
     """One server's fields, and a line per server if there are several."""
     servers = body.get("servers", ())
-    hidden = ("servers", "addresses_for_others")
+    hidden = ("servers", "addresses_for_others", *_OF_BACKUPS.values())
     rows = tables.titled({k: v for k, v in body.items() if k not in hidden})
     if "addresses_for_others" in body:
         rows += [("Others use", ", ".join(body["addresses_for_others"]) or "none")]
+    rows += _backup_rows(body)
     text = tables.fields(rows)
     lines = [
         f"  {server['url']} on {server['host']} (pid {server['pid']}): {server['status']}"
@@ -315,21 +350,55 @@ _passphrase = click.option(
 @group.command("backup")
 @click.argument("target", type=click.Path(path_type=Path))
 @_passphrase
+@click.option(
+    "--prove",
+    is_flag=True,
+    help="Restore the backup beside itself, compare it, and remove what was restored.",
+)
 @common
-def backup(session: Session, target: Path, passphrase_file: Path | None) -> None:
+def backup(session: Session, target: Path, passphrase_file: Path | None, prove: bool) -> None:
     """Back up the records and files of this machine's server to TARGET.
 
     TARGET is a folder, or a file that ends with `.tar` or `.tar.gz`. The server may keep running.
     Secrets are encrypted with a passphrase, or left out: credentials of datastores, secret
     variables of jobs, signing keys.
 
-    Example: yard server backup /mnt/backups/monday.tar
+    Example: yard server backup /mnt/backups/monday.tar --prove
     """
     _warn_of_url(session)
-    done = _run_backups(session, "backup", str(target), *_options(passphrase_file=passphrase_file))
+    options = _options(passphrase_file=passphrase_file)
+    done = _run_backups(session, "backup", str(target), *options, *(["--prove"] if prove else []))
     text = f"{done['files']:,} files, {size_text(done['size_bytes'])}, saved to {done['path']}"
+    text += f"\n{_proved(done['proof'])}" if prove else ""
     text += _without(done, "left out; encrypt them into it with `--passphrase-file`")
     tables.one(session.form, done, lambda: text)
+
+
+@group.command("prove")
+@click.argument("backup", type=click.Path(path_type=Path))
+@_passphrase
+@common
+def prove(session: Session, backup: Path, passphrase_file: Path | None) -> None:
+    """Prove that BACKUP can be restored.
+
+    It is restored into a folder beside it, which needs that much space and is removed again. The
+    rows of every table and the checksum of every file must be those of the backup, and the records
+    must open with this version. `yard server status` shows the result.
+
+    Example: yard server prove /mnt/backups/monday.tar
+    """
+    _warn_of_url(session)
+    done = _run_backups(session, "prove", str(backup), *_options(passphrase_file=passphrase_file))
+    text = f"{done['path']} of {done['made_at']}\n{_proved(done)}"
+    text += _without(done, "not proved; open them with `--passphrase-file`")
+    tables.one(session.form, done, lambda: text)
+
+
+def _proved(proof: dict[str, Any]) -> str:
+    return (
+        f"proved: {proof['rows']:,} rows in {proof['tables']} tables and {proof['files']:,} files "
+        f"({size_text(proof['size_bytes'])}) come back as they were"
+    )
 
 
 @group.command("restore")
@@ -370,6 +439,38 @@ def restore(
         "and schedules, once the server that was backed up has ended for good"
     )
     text += _without(done, "missing: give them again")
+    tables.one(session.form, done, lambda: text)
+
+
+@group.command("rotate-key")
+@click.option(
+    "--to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File of the new key, made if it is absent. Needed if the server gets its key by the "
+    "environment or as a credential.",
+)
+@common
+def rotate_key(session: Session, to: Path | None) -> None:
+    """Encrypt the secrets in the database with a new key.
+
+    Server and jobs keep running. If the command is interrupted, both keys stay valid, and typing it
+    again finishes. The old key's file is removed once no secret needs it.
+
+    Example: yard server rotate-key
+    """
+    _warn_of_url(session)
+    done = _run_backups(session, "rotate-key", *_options(to=to.absolute() if to else None))
+    text = (
+        f"{done['resealed']:,} secrets are encrypted with the new key (id {done['id']}), and none "
+        f"with the old one; the key is {done['file']}"
+    )
+    if done["resumed"]:
+        text += "\nThis finished what an interrupted run had begun."
+    if done["lost"]:
+        text += f"\n{done['lost']:,} secrets could be read with neither key, and stay so."
+    if to is not None:
+        text += "\nThe next start of the server needs this key: hand it over as the old one was."
     tables.one(session.form, done, lambda: text)
 
 
@@ -422,9 +523,11 @@ def _run_backups(session: Session, *arguments: str) -> dict[str, Any]:
     command += ["--home", str(session.settings.home), *arguments[1:]]
     ended = subprocess.run(command, stdout=subprocess.PIPE)
     if ended.returncode < 0:
+        rotates = arguments[0] == "rotate-key"
+        left = "both keys are valid until it is finished" if rotates else "nothing was written"
         raise Internal(
             f"the {arguments[0]} was killed by signal {-ended.returncode}",
-            "nothing was written; check whether memory ran out (`dmesg`) and try again",
+            f"{left}; check whether memory ran out (`dmesg`) and try again",
         )
     if ended.returncode != 0:
         raise SystemExit(ended.returncode)
