@@ -397,16 +397,20 @@ def run(options: Options) -> None:
     _tell_starter(options, entrance.url)
     home_watch.watch(home)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
-    # uvicorn raises the signal again once it has ended, which would end this process here and now.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        server.run(sockets=[entrance.plain])
+        _serve(server, entrance.plain)
     finally:
         if entrance.own_tls is not None:
             entrance.own_tls.close()
         if not shared:
             files.unname()
         lock.close()
+
+
+def _serve(server: uvicorn.Server, plain: socket.socket) -> None:
+    # uvicorn raises the signal again once it has ended, which would end this process here and now.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server.run(sockets=[plain])
 
 
 def _listening_as_before(options: Options) -> Options:

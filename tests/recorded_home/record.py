@@ -305,6 +305,8 @@ def main() -> None:
         finally:
             _kill_all(yard)
         shutil.rmtree(FOLDER, ignore_errors=True)
+        for key in home.parent.glob(f"{home.name}-*.key"):
+            shutil.move(key, home)  # where a home that went elsewhere looks for it
         home_as_text.save(home, _empty_postgres(server), FOLDER)
         answers.save(FOLDER)
     finally:

@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a backup says of itself; `rows` are those of each table, None before 0.1.1."""
+    """What a backup says of itself; `rows` are those of each table, None of one without counts."""
 
     about: About
     entries: list[Entry]
