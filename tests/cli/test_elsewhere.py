@@ -33,6 +33,8 @@ def test_nothing_that_the_command_and_the_sdk_import_needs_linux() -> None:
         ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
         for folder in ("cli", "client")
         for file in sorted((SOURCE / folder).rglob("*.py"))
+        # Its library, an extra, imports by the system's name.
+        if file.parent != SOURCE / "cli" / "mcp"
     ]
     assert len(names) > 100
     done = _elsewhere("--import", *names)

@@ -34,7 +34,7 @@ _CACHE_MARK = "CACHEDIR.TAG"
 
 @group.command("update")
 @click.option("--dry-run", is_flag=True, help="Print the command, and don't run it.")
-@accepts("--debug")
+@accepts("--resource-group", "--subscription", "--debug", "--verbose", "--only-show-errors")
 def update(dry_run: bool) -> int:
     """Upgrade torchyard, where uv, pipx or pip installed it.
 

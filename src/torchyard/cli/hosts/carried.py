@@ -32,6 +32,7 @@ FILES = (
     "base/package_sources.py",
     "base/pinned_certificates.py",
     "base/terminal_text.py",
+    "base/versions.py",
     "executors/__init__.py",
     "executors/ray/__init__.py",
     "executors/ray/programs.py",
