@@ -69,7 +69,9 @@ RUN = {
 PARSED = {
     "docs/index.md": "installs; tests/smoke/test_training.py runs `yard demo`",
     "docs/guides/azure-ml-code.md": "need Azure's clients; tests/contracts_azure has them",
+    "docs/guides/containers.md": "need podman; tests/deployment/test_compose.py types them",
     "docs/guides/environment-releases.md": "minutes of training; tests/releases runs the verbs",
+    "docs/guides/install.md": "tests/end_to_end/test_fresh_user.py types them as a new user",
     "docs/guides/machines.md": "need a second machine; tests/ray/test_joining_by_uvx.py joins one",
     "docs/guides/nebula.md": "needs a curated environment; tests/compat/nebula runs its scripts",
     "docs/guides/nodes.md": "tests/cli/commands/test_addresses_for_others.py opens a server so",
@@ -77,6 +79,7 @@ PARSED = {
     "docs/guides/postgresql.md": "need PostgreSQL; tests/backups/test_backups.py restores into one",
     "docs/guides/ray.md": "need Ray; tests/ray has one",
     "docs/guides/rehearsal.md": "tests/end_to_end/test_rehearsal.py runs scripts so",
+    "docs/guides/security.md": "tests/backups/test_key_rotation.py rotates keys",
     "docs/guides/sign-in.md": "needs a provider; tests/sign_in has one",
     "docs/guides/slurm.md": "need Slurm; tests/slurm has one",
     "examples/start/README.md": "docs/tutorial.md has them, and is run",

@@ -31,6 +31,7 @@ from torchyard.servers.backup_settings import BackupSettings
 
 _LOOK_EVERY_S = 60.0
 _POLL_S = 0.5
+_MADE_AT = re.compile(r"\d{8}T\d{6}Z\.tar")
 _log = logging.getLogger(__name__)
 
 
@@ -121,7 +122,11 @@ class Keeper(keepers.Keeper):
 
     def _remove_old(self) -> None:
         """Those beyond the number that is kept, oldest first."""
-        form = re.compile(rf"{re.escape(self._prefix)}\d{{8}}T\d{{6}}Z\.tar")
-        made = sorted(path for path in self._schedule.folder.iterdir() if form.fullmatch(path.name))
+        prefix = self._prefix
+        made = sorted(
+            path
+            for path in self._schedule.folder.iterdir()
+            if path.name.startswith(prefix) and _MADE_AT.fullmatch(path.name[len(prefix) :])
+        )
         for path in made[: -self._schedule.keep]:
             path.unlink()
