@@ -105,10 +105,19 @@ def hold_home(home: Path, shared: bool = False) -> IO[bytes]:
 
     Raises:
         Conflict: another server serves it, or servers of the other kind do.
+        InvalidInput: its file system has no locks.
     """
     lock = open(home / "served.lock", "ab")
-    if locks.try_lock(lock, shared):
-        return lock
+    try:
+        if locks.try_lock(lock, shared):
+            return lock
+    except OSError as error:
+        lock.close()
+        raise InvalidInput(
+            f"no file can be locked in `{home}` ({error.strerror}), so that two servers could "
+            "write there at once",
+            "set TORCHYARD_HOME to a folder on a disk of this machine",
+        ) from error
     others_share = not shared and locks.try_lock(lock, shared=True)
     lock.close()
     if shared:

@@ -42,6 +42,14 @@ def kill(running: embedded.Running) -> None:
     eventually(lambda: not is_alive(running.pid, running.start_time), "the process to be gone")
 
 
+def test_a_home_on_a_network_file_system_is_warned_of(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "file_system", lambda folder: "nfs4")
+    with pytest.warns(UserWarning, match=r"network file system \(nfs4\)"):
+        embedded.ensure(settings, command=IDLE)
+
+
 @pytest.mark.slow
 def test_racing_commands_start_one_server(settings: Settings) -> None:
     script = (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
@@ -21,6 +24,7 @@ from torchyard.servers import sharing, store
 from torchyard.servers.files import ServerFiles
 from torchyard.servers.lease import TERM_S, Lease
 from torchyard.servers.types import LeaseLost, Server
+from torchyard.shared import locks
 
 HERE, THERE = "here boot-1 1", "there boot-9 9"
 
@@ -166,6 +170,17 @@ def test_shared_and_single_servers_do_not_mix(tmp_path: Path) -> None:
     with hold_home(tmp_path), pytest.raises(Conflict, match="does not share it"):
         hold_home(tmp_path, shared=True)
     hold_home(tmp_path).close()
+
+
+def test_a_home_whose_file_system_has_no_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_locks(file: Any, shared: bool = False) -> bool:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(locks, "try_lock", without_locks)
+    with pytest.raises(InvalidInput, match="no file can be locked in"):
+        hold_home(tmp_path)
 
 
 def test_a_file_can_not_be_shared(tmp_path: Path) -> None:

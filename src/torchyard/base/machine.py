@@ -1,6 +1,6 @@
 """This machine, and whether a recorded process still runs on it.
 
-Owns: what tells machines apart.
+Owns: what tells machines apart, the kinds of file systems that folders are on.
 Leaves: telling processes apart, and signalling them, to shared/processes.py.
 Always: standard library only; a machine that was restarted is the same one with other processes,
 and a container is a machine of its own.
@@ -14,6 +14,10 @@ from functools import cache
 from pathlib import Path
 
 from torchyard.shared import processes
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "beegfs"}
+)
 
 
 @cache
@@ -53,3 +57,16 @@ def is_alive(pid: int, start_time: int, machine: str = "") -> bool:
         machine: where it was started, if not here; one that is seen.
     """
     return machine in ("", here()) and processes.is_running(pid, start_time)
+
+
+def file_system(folder: Path) -> str:
+    """The type of the mount that holds `folder`. Source: proc(5), /proc/<pid>/mountinfo."""
+    real = os.path.realpath(folder)
+    best, kind = "", "unknown"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        mount_point = before.split()[4].encode().decode("unicode_escape")
+        inside = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
+        if inside and len(mount_point) >= len(best):
+            best, kind = mount_point, after.split()[0]
+    return kind

@@ -26,7 +26,7 @@ from urllib.parse import quote
 from torchyard.base.errors import InvalidInput, NotAuthenticated, TorchyardError, Unreachable
 from torchyard.base.home import home_service
 from torchyard.base.http import Transport
-from torchyard.base.machine import is_alive, is_seen
+from torchyard.base.machine import NETWORK_FILE_SYSTEMS, file_system, is_alive, is_seen
 from torchyard.base.settings import Settings
 
 START_LIMIT_S = 120.0
@@ -338,6 +338,7 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
             _children.add(child.pid)
             child.returncode = 0  # it is meant to run on; Popen would call that a leak
             _warn_of_moved_port(last_tls_port, settings.tls_port)
+            _warn_of_network(settings.home)
             return running
         if child.poll() is None:
             child.kill()
@@ -347,6 +348,16 @@ def _start(settings: Settings, command: Sequence[str], port: int | None) -> Runn
         if ready_child >= 0:
             os.close(ready_child)
     raise _not_started(settings, ready_line, code, log_start)
+
+
+def _warn_of_network(home: Path) -> None:
+    kind = file_system(home)
+    if kind in NETWORK_FILE_SYSTEMS:
+        warnings.warn(
+            f"`{home}` is on a network file system ({kind}), where a database may be damaged when "
+            "two machines open it: set TORCHYARD_HOME to a folder on a disk of this machine",
+            stacklevel=2,
+        )
 
 
 def _warn_of_moved_port(last_port: int, port: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cli.conftest import Yard
 from cli.served_workspace import ServedWorkspace
-from torchyard.base import certificates
+from torchyard.base import certificates, machine
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
 from torchyard.cli.doctor import checks, machine_check, programs_check, server_check
@@ -92,7 +92,7 @@ def test_a_machine_that_lacks_things(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_an_unusable_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_check, "_file_system", lambda folder: "nfs4")
+    monkeypatch.setattr(machine, "file_system", lambda folder: "nfs4")
     assert "network file system" in machine_check.home(tmp_path / "x").result
     assert machine_check.home(tmp_path).status == "wrong"
     assert machine_check._nearest(tmp_path / "a/b/c") == tmp_path

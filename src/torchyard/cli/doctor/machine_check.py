@@ -14,12 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from torchyard.base import machine
 from torchyard.cli.doctor.findings import Finding, last_line, ok, run, uv_program
 
 _DISK_WRONG_GB, _DISK_NOTE_GB = 2, 20
 _MEMORY_WRONG_GB, _MEMORY_NOTE_GB = 1, 4
 _RENDEZVOUS_PORT = 6105
-_NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "beegfs"}
 
 # In a separate process: entering a user namespace can't be undone.
 _NAMESPACES = """
@@ -46,12 +46,12 @@ sys.exit("a read-only mount could be written")
 
 def home(folder: Path) -> Finding:
     there = _nearest(folder)
-    kind = _file_system(there)
+    kind = machine.file_system(there)
     description = f"{folder} ({kind})"
     if not os.access(there, os.W_OK):
         remedy = "set TORCHYARD_HOME to a folder you can write to"
         return Finding("home", "wrong", f"{folder} can't be written", remedy)
-    if kind in _NETWORK_FILE_SYSTEMS:
+    if kind in machine.NETWORK_FILE_SYSTEMS:
         return Finding(
             "home",
             "wrong",
@@ -206,19 +206,6 @@ def namespaces() -> Finding:
 def _nearest(folder: Path) -> Path:
     """The folder itself, or its nearest ancestor that exists."""
     return next(parent for parent in (folder, *folder.parents) if parent.is_dir())
-
-
-def _file_system(folder: Path) -> str:
-    """The type of the mount that holds `folder`. Source: proc(5), /proc/<pid>/mountinfo."""
-    real = os.path.realpath(folder)
-    best, kind = "", "unknown"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        mount_point = before.split()[4].encode().decode("unicode_escape")
-        inside = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
-        if inside and len(mount_point) >= len(best):
-            best, kind = mount_point, after.split()[0]
-    return kind
 
 
 def _cgroup_limit_gb() -> float | None:
