@@ -221,3 +221,14 @@ def test_the_commands_of_each_page_are_run_or_it_is_said_why_not() -> None:
     print(f"{run} commands on {len(RUN)} pages run, {parsed} on {len(PARSED)} pages parsed only:")
     for name, reason in PARSED.items():
         print(f"  {commands[name]:3} {name}: {reason}")
+
+
+def test_each_page_is_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "zensical.toml").read_text()
+    pages = [
+        file.relative_to(ROOT / "docs").as_posix()
+        for folder in ("guides", "reference", "transcripts")
+        for file in (ROOT / "docs" / folder).glob("*.md")
+    ]
+    assert len(pages) > 50
+    assert [page for page in pages if f'"{page}"' not in navigation] == []
