@@ -11,6 +11,7 @@ from data.conftest import WORKSPACE
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
 from torchyard.base.errors import InvalidInput, InvalidSpec
+from torchyard.base.home.secrets_keys import KeyRing
 from torchyard.data import actions, datastores
 from torchyard.data.datastores import Datastores
 
@@ -95,10 +96,13 @@ def test_a_key_of_the_server_opens_no_datastore(
     tmp_path: Path, db: Database, clock: FakeClock, stores: Datastores
 ) -> None:
     document = {"name": "far", "type": "sftp", "host": "h", "path": "/"}
-    document["private_key_file"] = str(tmp_path / "keys" / "key.pem")
-    with pytest.raises(InvalidSpec, match="server itself") as refusal:
-        datastores.put(db, clock, stores, WORKSPACE, document, "me")
-    assert refusal.value.code == "server_files"
+    of_secrets = KeyRing(tmp_path / "server" / "home").ensure().current.file
+    assert Path(of_secrets).parent == tmp_path / "server"
+    for key in (str(tmp_path / "keys" / "key.pem"), of_secrets):
+        document["private_key_file"] = key
+        with pytest.raises(InvalidSpec, match="server itself") as refusal:
+            datastores.put(db, clock, stores, WORKSPACE, document, "me")
+        assert refusal.value.code == "server_files"
 
 
 def test_what_is_written_is_as_readable_as_the_datastores_folder(

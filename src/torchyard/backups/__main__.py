@@ -80,7 +80,7 @@ def _prove(home: Path, target: Path, passphrase: str) -> dict[str, Any]:
     try:
         return asdict(proving.prove(home, target, passphrase))
     except TorchyardError as error:
-        # Whoever reads it has to know that there is something at the target.
+        # The message must say that a backup was written all the same.
         message = f"the backup is written, but not proved: {error.message}"
         raise InvalidInput(message, error.hint, code=error.code) from error
 

@@ -61,7 +61,7 @@ def backup(
         given: the key of the secrets in the records, where that comes from outside the home.
 
     Raises:
-        InvalidInput: there is no home, or its database can't be used, or the key is missing.
+        InvalidInput: there is no home, its database can't be used, or the key is missing.
         Conflict: there is something at `target`.
     """
     url = home_database.chosen(home, database)
@@ -166,7 +166,7 @@ def unpack(
     """Bring the files of a backup, which has records, into an empty folder.
 
     Args:
-        on_about: is told what the backup is of, before anything is unpacked.
+        on_about: called with what the backup says of itself, before anything is unpacked.
 
     Raises:
         InvalidInput, Conflict: as `restore`.

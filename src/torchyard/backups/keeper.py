@@ -3,8 +3,8 @@
 Owns: when one is due, its name, how many are kept.
 Leaves: making and proving it to a program of its own, by which server to jobs/keeping.py.
 Always: one server of a home makes one backup at a time, with the lowest priority; an older backup
-is removed only after a newer one was proved; a server that stops ends the backup, and the next one
-begins it again.
+is removed only after a newer one was proved, and one that was not proved counts for none; a server
+that stops ends the backup, and the next one begins it again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from torchyard.servers.backup_settings import BackupSettings
 _LOOK_EVERY_S = 60.0
 _POLL_S = 0.5
 _MADE_AT = re.compile(r"\d{8}T\d{6}Z\.tar")
+_UNPROVED = ".unproved"
 _log = logging.getLogger(__name__)
 
 
@@ -72,6 +74,7 @@ class Keeper(keepers.Keeper):
         backup_record.note_scheduled(self._services.home, Scheduled(now, error))
         if error:
             _log.warning("the scheduled backup to `%s` failed: %s", target, error)
+            self._set_aside(target)
         else:
             self._remove_old()
         return True
@@ -122,11 +125,28 @@ class Keeper(keepers.Keeper):
 
     def _remove_old(self) -> None:
         """Those beyond the number that is kept, oldest first."""
+        for path in [*self._made()[: -self._schedule.keep], *self._made(_UNPROVED)]:
+            path.unlink()
+
+    def _set_aside(self, target: Path) -> None:
+        """Keep the newest backup that was not proved, which does not count as one."""
+        for path in self._made(_UNPROVED):
+            path.unlink()
+        if not target.exists():
+            return
+        aside = target.with_name(f"{target.name}{_UNPROVED}")
+        target.rename(aside)
+        last = backup_record.read(self._services.home).backup
+        if last is not None and last.path == str(target):
+            backup_record.note_backup(self._services.home, replace(last, path=str(aside)))
+
+    def _made(self, ending: str = "") -> list[Path]:
+        """The backups of this home, the oldest first."""
         prefix = self._prefix
-        made = sorted(
+        return sorted(
             path
             for path in self._schedule.folder.iterdir()
-            if path.name.startswith(prefix) and _MADE_AT.fullmatch(path.name[len(prefix) :])
+            if path.name.startswith(prefix)
+            and path.name.endswith(ending)
+            and _MADE_AT.fullmatch(path.name[len(prefix) :].removesuffix(ending))
         )
-        for path in made[: -self._schedule.keep]:
-            path.unlink()

@@ -64,7 +64,7 @@ def rotate(
         given: the key so far, where that comes from outside the home.
         to: the file of the new key, which is made if it is not there; by default where the old one
             is, or beside the home.
-        on_step: is told each step that has been done.
+        on_step: called with the name of each step that is done.
 
     Raises:
         InvalidInput: the key so far is missing or wrong, or there is no file for the new one.
@@ -166,10 +166,14 @@ class _Rotation:
                 f"no new key can be written beside `{given_file}`",
                 "name the file of the new one: `yard server rotate-key --to FILE`",
             )
-        file = (
-            given_file.with_name(f"{given_file.name}.next") if given_file.exists() else given_file
-        )
-        file.unlink(missing_ok=True)  # of a run that was ended, and has not used it
+        if not given_file.exists():
+            return given_file
+        file = given_file.with_name(f"{given_file.name}.next")
+        if file.exists():
+            raise Conflict(
+                f"`{file}`, where the new key would go, exists already",
+                "move it away, or use it as the new key: `yard server rotate-key --to FILE`",
+            )
         return file
 
     def _use_next(self, state: State) -> State:
@@ -184,7 +188,7 @@ class _Rotation:
         new_seal = self._ring.seal_of(current)
         # Its file is removed when nothing is left that it sealed.
         old_seal = self._ring.seal_of(old) if self._ring.find(old) is not None else None
-        # Whoever was writing with the old key has ended when this begins.
+        # Every write with the old key has ended before this begins.
         with self._db.write():
             pass
         total, lost = self._pass(new_seal, old_seal)

@@ -18,26 +18,39 @@ from pathlib import Path
 from torchyard.shared import locks
 
 _PREFIX = ".yard-backup-"
+# The folder that a backup lies in may be others', too.
+_OPENING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def beside(target: Path) -> Iterator[Path]:
     """A new folder that its owner alone enters, on the disk of the backup at `target`."""
     _remove_left(target.parent)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target.parent))
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder, descriptor = _locked(target.parent)
     try:
-        locks.lock(descriptor)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
 
 
+def _locked(parent: Path) -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        # Until it is locked, another program may take it for one that was left.
+        with suppress(FileNotFoundError):
+            descriptor = os.open(folder, _OPENING)
+            locks.lock(descriptor)
+            if folder.exists():
+                return folder, descriptor
+            os.close(descriptor)
+
+
 def _remove_left(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another user's, or one that has just gone
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with suppress(OSError):  # another user's, a link, or one that has just gone
+            descriptor = os.open(folder, _OPENING)
             try:
                 if locks.try_lock(descriptor):
                     shutil.rmtree(folder)

@@ -8,9 +8,11 @@ Always: an error says where by `at`, and gives the nearest right word or an exam
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, did_you_mean, nearest
@@ -27,6 +29,28 @@ def mapping(document: Any, subject: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidSpec(f"{subject} is not a mapping of keys to values", "send a JSON object")
     return document
+
+
+def settings_in(file: Path, keys: Sequence[str], guide: str) -> dict[str, Any]:
+    """What a JSON file of the server's settings holds, of these keys alone.
+
+    Args:
+        guide: the hint for a file that is not JSON.
+
+    Raises:
+        InvalidInput: it can't be read, is no mapping, or has another key.
+    """
+    try:
+        document = json.loads(file.read_bytes())
+    except OSError as error:
+        raise InvalidInput(
+            f"`{file}` can't be read ({error.strerror})", "see who owns it"
+        ) from error
+    except ValueError as error:
+        raise InvalidInput(f"`{file}` is not JSON: {error}", guide) from error
+    body = mapping(document, f"`{file}`")
+    refuse_unknown(body, keys)
+    return body
 
 
 def with_path_name(document: dict[str, Any], name: str) -> dict[str, Any]:

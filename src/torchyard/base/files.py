@@ -28,9 +28,8 @@ _PATH_MOST_BYTES = 3000
 _CHUNK_BYTES = 1 << 20
 # What a file of the server is opened with: it is no link, and no pipe to wait for. The command and
 # the SDK read files with it, too, where these flags may not exist.
-_READING = os.O_RDONLY
-for _flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
-    _READING |= getattr(os, _flag, 0)
+_FLAGS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+_READING = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in _FLAGS)
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8,12}\.part\Z")
 
 

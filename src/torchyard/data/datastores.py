@@ -29,6 +29,7 @@ from torchyard.base.errors import (
     NotFound,
     did_you_mean,
 )
+from torchyard.base.home import secrets_keys
 from torchyard.data import kinds, store, uris
 from torchyard.data.account_folders import AccountFolder
 from torchyard.data.folders import FolderFiles, ServerFolder
@@ -133,7 +134,8 @@ class Datastores:
         resolved = folder.resolve()
         if any(resolved.is_relative_to(system) for system in _SYSTEM):
             return True
-        private = [path.resolve() for path in self._private]
+        keys = secrets_keys.files_of(self._folder.parent)
+        private = [path.resolve() for path in (*self._private, *keys)]
         if any(resolved.is_relative_to(path) or path.is_relative_to(resolved) for path in private):
             return True
         identities = {_identity(path) for path in private} - {None}

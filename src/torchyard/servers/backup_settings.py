@@ -2,12 +2,11 @@
 
 Owns: its keys and their checks.
 Leaves: making backups to backups/, when one is due to backups/keeper.py.
-Always: what is wrong with it is said when the server starts, not when the first backup is due.
+Always: a wrong file keeps the server from starting; it does not wait for the first backup.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,16 +48,7 @@ def read(file: Path | None, home: Path, secrets_key: str = "") -> BackupSettings
     """
     if file is None:
         return None
-    try:
-        document = json.loads(file.read_bytes())
-    except OSError as error:
-        raise InvalidInput(
-            f"`{file}` can't be read ({error.strerror})", "see who owns it"
-        ) from error
-    except ValueError as error:
-        raise InvalidInput(f"`{file}` is not JSON: {error}", _GUIDE) from error
-    body = fields.mapping(document, f"`{file}`")
-    fields.refuse_unknown(body, _KEYS)
+    body = fields.settings_in(file, _KEYS, _GUIDE)
     passphrase_file = fields.text(body, "passphrase_file")
     settings = BackupSettings(
         _folder(file, fields.text(body, "folder"), home),
@@ -84,7 +74,7 @@ def _folder(file: Path, name: str, home: Path) -> Path:
         )
     if folder.resolve().is_relative_to(home.resolve()):
         raise InvalidInput(
-            f"`folder` `{folder}` lies in the home folder that is backed up",
+            f"`folder` `{folder}` is inside the home folder that is backed up",
             "name one on another disk",
             at=["folder"],
         )

@@ -7,7 +7,6 @@ Always: the secret lies in a file of its own that others can't read, and is read
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,16 +110,7 @@ def read(file: Path, public_url: str) -> OidcSettings:
     Raises:
         InvalidInput: the file can't be read, or a key or value is wrong.
     """
-    try:
-        document = json.loads(file.read_bytes())
-    except OSError as error:
-        raise InvalidInput(
-            f"`{file}` can't be read ({error.strerror})", "see who owns it"
-        ) from error
-    except ValueError as error:
-        raise InvalidInput(f"`{file}` is not JSON: {error}", "see the guide `sign-in`") from error
-    body = fields.mapping(document, f"`{file}`")
-    fields.refuse_unknown(body, _KEYS)
+    body = fields.settings_in(file, _KEYS, "see the guide `sign-in`")
     secret_file = fields.text(body, "client_secret_file")
     settings = OidcSettings(
         issuer=_url(body, "issuer"),

@@ -256,7 +256,9 @@ def test_the_url_comes_from_a_file_that_others_cannot_read(home: Path) -> None:
     assert resolve(home, Choice("sqlite:////x.db", file)) == "sqlite:////x.db"
     for mode in (0o644, 0o604) + ((0o660,) if os.geteuid() == 0 else (0o640,)):
         file.chmod(mode)
-        with pytest.raises(InvalidInput, match="others can read it") as refusal:
+        with pytest.raises(
+            InvalidInput, match="others can read the file of the database's URL"
+        ) as refusal:
             resolve(home, Choice(file=file))
         assert refusal.value.hint.startswith("type `chmod 06")
     for text in ("", "a\nb", " "):

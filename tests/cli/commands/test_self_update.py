@@ -54,7 +54,7 @@ def test_what_no_index_has_is_not_upgraded(prefix: Path) -> None:
     with pytest.raises(InvalidInput, match="nobody noted"):
         self_update.upgrade_command(prefix, "", "")
     (prefix.parent / "CACHEDIR.TAG").touch()
-    with pytest.raises(InvalidInput, match="lies in a cache"):
+    with pytest.raises(InvalidInput, match="is in a cache"):
         self_update.upgrade_command(prefix, "uv", "")
 
 

@@ -25,6 +25,7 @@ from torchyard.base import disk, postgres
 from torchyard.base.db import Database, Instant, metadata
 from torchyard.base.errors import Conflict, InvalidInput, TorchyardError
 from torchyard.base.files import write_atomically
+from torchyard.base.home import private_files
 from torchyard.base.home.secrets_keys import NOT_GIVEN, Given, KeyRing
 from torchyard.base.sealed_columns import Seal
 
@@ -125,23 +126,12 @@ def resolve(home: Path, choice: Choice) -> str:
 
 
 def _url_in(file: Path) -> str:
-    try:
-        status, text = file.stat(), file.read_text("utf-8").strip()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(
-            f"the file of the database's URL, `{file}`, can't be read: {why}",
-            "run this as the server's user or as root; or name another file with "
-            "TORCHYARD_DATABASE_FILE",
-        ) from error
-    # The usual way in /etc: root owns it, and the service's group reads it.
-    others = 0o027 if status.st_uid == 0 else 0o077
-    if status.st_mode & others:
-        raise InvalidInput(
-            f"`{file}` holds the database's URL, and others can read it "
-            f"(mode {status.st_mode & 0o777:04o})",
-            f"type `chmod {'0640' if status.st_uid == 0 else '0600'} {file}`",
-        )
+    text = private_files.read_text(
+        file,
+        "the file of the database's URL",
+        "run this as the server's user or as root; or name another file with "
+        "TORCHYARD_DATABASE_FILE",
+    )
     if not text or "\n" in text:
         raise InvalidInput(f"`{file}` does not hold one line with a URL", _FORMS)
     return text

@@ -1,7 +1,7 @@
 """The file with the passphrase of a backup's secrets.
 
-Owns: reading it, refusing one that others can read or that is soon guessed.
-Leaves: encrypting with it to backups/secrets.py.
+Owns: refusing one that is soon guessed.
+Leaves: reading the file to private_files.py, encrypting with it to backups/secrets.py.
 Always: a passphrase is never an argument, which everyone on a machine can read.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchyard.base.errors import InvalidInput
+from torchyard.base.home import private_files
 
 _SHORTEST_PASSPHRASE = 12
 
@@ -22,16 +23,10 @@ def passphrase_in(file: Path | None) -> str:
     """
     if file is None:
         return ""
-    try:
-        status, lines = file.stat(), file.read_text("utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidInput(f"the passphrase file `{file}` can't be read: {why}") from error
-    if status.st_mode & 0o077:
-        raise InvalidInput(
-            f"others can read the passphrase file `{file}`", f"type `chmod 600 {file}`"
-        )
-    passphrase = lines[0].strip() if lines else ""
+    what, hint = "the passphrase file", "name one that you can read"
+    passphrase = (
+        private_files.read_text(file, what, hint, of_service=False).partition("\n")[0].strip()
+    )
     if len(passphrase) < _SHORTEST_PASSPHRASE:
         raise InvalidInput(
             f"the passphrase in `{file}` is shorter than {_SHORTEST_PASSPHRASE} characters",

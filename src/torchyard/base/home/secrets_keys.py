@@ -22,6 +22,7 @@ from typing import Any
 
 from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.files import write_atomically
+from torchyard.base.home import private_files
 from torchyard.base.sealed_columns import Seal
 from torchyard.base.settings import Settings
 
@@ -182,7 +183,7 @@ class KeyRing:
     def _begin(self, given_secret: bytes) -> State:
         in_home = self.home / FILE_IN_HOME
         if in_home.exists():
-            key = Key(id_of(_read(in_home)), str(in_home))
+            key = Key(id_of(read_file(in_home)), str(in_home))
             if given_secret and id_of(given_secret) != key.id:
                 raise self._wrong(key)
         elif given_secret:
@@ -196,7 +197,7 @@ class KeyRing:
         file = self.given.file or self.new_file()
         if file.parent == self.home:
             _log.warning(
-                "the key of the secrets lies in the home, `%s`: name a file elsewhere with "
+                "the key of the secrets is inside the home, `%s`: name a file elsewhere with "
                 "TORCHYARD_SECRETS_KEY_FILE, then `yard server rotate-key`",
                 file,
             )
@@ -246,7 +247,7 @@ class KeyRing:
         if self.given.value:
             return _checked(self.given.value.encode(), self.given.source)
         file = self.given.file
-        return _read(file) if file is not None and file.exists() else b""
+        return read_file(file) if file is not None and file.exists() else b""
 
     def _candidates(self, key: Key) -> Iterator[bytes]:
         yield self._given_secret()
@@ -255,7 +256,7 @@ class KeyRing:
         file = Path(key.file)
         for path in (file, self.home.parent / file.name, self.home / file.name):
             if path.is_file():
-                yield _read(path)
+                yield read_file(path)
 
     def _wrong(self, key: Key) -> InvalidInput:
         where = f"`{key.file}`" if key.file else "one that was given before"
@@ -265,6 +266,16 @@ class KeyRing:
             "give the server that one; to seal them with another, type `yard server rotate-key`",
             code="wrong_key",
         )
+
+
+def files_of(home: Path) -> list[Path]:
+    """Those of the keys that a home has by now; none where it does not say."""
+    try:
+        state = KeyRing(home).state()
+    except InvalidInput:
+        return []
+    keys = (state.current, state.old, state.next) if state else ()
+    return [Path(key.file) for key in keys if key is not None and key.file]
 
 
 def given_by(settings: Settings) -> Given:
@@ -281,14 +292,6 @@ def new_secret() -> bytes:
 
 def id_of(secret: bytes) -> str:
     return _derived(secret, "id").hex()[:16]
-
-
-def read_file(file: Path) -> bytes:
-    """
-    Raises:
-        InvalidInput: it can't be read, others can read it, or it is too short.
-    """
-    return _read(file)
 
 
 def put_in_home(home: Path, stored: Sequence[bytes]) -> None:
@@ -321,22 +324,13 @@ def move_beside(home: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _read(file: Path) -> bytes:
-    try:
-        status, content = file.stat(), file.read_bytes()
-    except OSError as error:
-        raise InvalidInput(
-            f"the file of the secrets' key, `{file}`, can't be read: {error.strerror}",
-            "run this as the server's user or as root",
-        ) from error
-    # As systemd hands out credentials, and as it is usual in /etc: root owns it, a group reads it.
-    others = 0o027 if status.st_uid == 0 else 0o077
-    if status.st_mode & others:
-        raise InvalidInput(
-            f"others can read the file of the secrets' key, `{file}` "
-            f"(mode {status.st_mode & 0o777:04o})",
-            f"type `chmod 0600 {file}`",
-        )
+def read_file(file: Path) -> bytes:
+    """
+    Raises:
+        InvalidInput: it can't be read, others can read it, or it is too short.
+    """
+    hint = "run this as the server's user or as root"
+    content = private_files.read(file, "the file of the secrets' key", hint)
     return _checked(content, f"`{file}`")
 
 

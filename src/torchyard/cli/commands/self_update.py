@@ -85,7 +85,7 @@ def upgrade_command(prefix: Path, installer: str, direct_url: str) -> Sequence[s
         return [_program("pipx"), "upgrade", _NAME]
     if any((folder / _CACHE_MARK).exists() for folder in prefix.parents):
         raise InvalidInput(
-            f"this torchyard lies in a cache, `{prefix}`, as `uvx` leaves it",
+            f"this torchyard is in a cache, `{prefix}`, where `uvx` keeps it",
             "`uvx torchyard@latest` runs the newest one",
         )
     if not installer:

@@ -1,7 +1,7 @@
 """What of an answer is sent when all of it would be too long for an agent to read.
 
 Owns: the limits, shortening of texts and lists, the end of a log.
-Always: what is left out is said; control characters of logs are left out as in lists.
+Always: an answer says what it leaves out; control characters of logs are removed as in lists.
 """
 
 from __future__ import annotations

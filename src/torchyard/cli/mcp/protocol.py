@@ -39,6 +39,7 @@ from torchyard.base.errors import Internal, NotFound, TorchyardError, did_you_me
 from torchyard.base.terminal_text import plain
 from torchyard.cli.mcp import arguments
 from torchyard.cli.mcp.tools import WRITING_NAMES, Tool
+from torchyard.cli.terminal import tables
 from torchyard.client.client import Client
 
 _INSTRUCTIONS = """\
@@ -151,9 +152,11 @@ def _error(error: TorchyardError) -> CallToolResult:
 
 
 def _cleaned(value: Any) -> Any:
-    """The same JSON without control characters, and without keys whose value is null."""
+    """The same JSON without control characters, keys whose value is null, and NaN as a number."""
     if isinstance(value, str):
         return plain(value)
+    if isinstance(value, float):
+        return tables.for_json(value)
     if isinstance(value, Mapping):
         return {plain(key): _cleaned(each) for key, each in value.items() if each is not None}
     if isinstance(value, (list, tuple)):

@@ -7,7 +7,6 @@ Always: nothing is changed; what a job printed stands below `untrusted_output` a
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -136,8 +135,7 @@ def _listed(job: JobSummary) -> ListedJob:
     left_out: list[str] = []
     tags = bounds.first_entries(job.tags, "tags", left_out, _VALUES_CHARACTERS)
     shown = {
-        name: number(value) if isinstance(value, float) else str(value)
-        for name, value in columns.items()
+        name: value if isinstance(value, float) else str(value) for name, value in columns.items()
     }
     return {
         "name": job.name,
@@ -173,13 +171,6 @@ def _failure(error: JobError, characters: int = bounds.MESSAGE_CHARACTERS) -> Fa
         "exit_code": details.get("exit_code"),
         "signal": details.get("signal"),
     }
-
-
-def number(value: float) -> float | str:
-    """JSON has NaN and infinities only as strings."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 class ShowJob(Arguments):
@@ -226,7 +217,7 @@ class JobAnswer(TypedDict):
     error: Failure | None
     stages: list[StageAnswer]
     notices: list[str]
-    metrics: dict[str, float | str]
+    metrics: dict[str, float]
     params: dict[str, str]
     tags: dict[str, str]
     files: list[FileAnswer]
@@ -286,7 +277,7 @@ def job_answer(client: Client, job: Job) -> JobAnswer:
             for stage in job.stages
         ],
         "notices": bounds.first(job.notices, "notices", left_out),
-        "metrics": {key: number(job.last_metrics[key]) for key in keys},
+        "metrics": {key: job.last_metrics[key] for key in keys},
         "params": bounds.first_entries(job.params, "params", left_out),
         "tags": bounds.first_entries(job.tags, "tags", left_out),
         "files": bounds.first(files, "files", left_out),
@@ -452,10 +443,10 @@ class ReadMetrics(Arguments):
 class KeyAnswer(TypedDict):
     key: str
     count: int
-    min: float | str | None
-    max: float | str | None
+    min: float | None
+    max: float | None
     last_step: int
-    last_value: float | str
+    last_value: float
 
 
 class Series(TypedDict):
@@ -463,8 +454,8 @@ class Series(TypedDict):
 
     key: str
     count: int
-    points: list[tuple[int, float | str]] | None
-    ranges: list[tuple[int, float | str, float | str]] | None
+    points: list[tuple[int, float]] | None
+    ranges: list[tuple[int, float, float]] | None
 
 
 class MetricsAnswer(TypedDict):
@@ -513,21 +504,19 @@ def _key(row: MetricSummary) -> KeyAnswer:
     return {
         "key": row.key,
         "count": row.count,
-        "min": None if row.min is None else number(row.min),
-        "max": None if row.max is None else number(row.max),
+        "min": row.min,
+        "max": row.max,
         "last_step": row.step,
-        "last_value": number(row.value),
+        "last_value": row.value,
     }
 
 
 def _series(line: ChartLine) -> Series:
-    points = [(x, number(value)) for x, value in line.points]
-    ranges = [(x, number(low), number(high)) for x, low, high in line.columns]
     return {
         "key": line.key,
         "count": line.count,
-        "points": None if ranges else points,
-        "ranges": ranges or None,
+        "points": None if line.columns else list(line.points),
+        "ranges": list(line.columns) or None,
     }
 
 

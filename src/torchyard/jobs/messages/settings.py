@@ -8,7 +8,6 @@ use; it never travels unencrypted to another machine.
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -96,16 +95,7 @@ def read(file: Path | None) -> MessageSettings:
     """
     if file is None:
         return MessageSettings()
-    try:
-        document = json.loads(file.read_bytes())
-    except OSError as error:
-        raise InvalidInput(
-            f"`{file}` can't be read ({error.strerror})", "see who owns it"
-        ) from error
-    except ValueError as error:
-        raise InvalidInput(f"`{file}` is not JSON: {error}", _GUIDE) from error
-    body = fields.mapping(document, f"`{file}`")
-    fields.refuse_unknown(body, _KEYS)
+    body = fields.settings_in(file, _KEYS, _GUIDE)
     ca_cert = fields.text(body, "ca_cert")
     return MessageSettings(
         smtp=_smtp(body["smtp"], file.parent) if body.get("smtp") else None,
