@@ -8,12 +8,13 @@ import pytest
 
 from jobs import support
 from jobs.lab import URLS, Lab
+from jobs.support import Worker
 from torchyard.base.clock import FakeClock
 from torchyard.base.errors import InvalidSpec
 from torchyard.executors.executor import EngineRefused, EngineUnreachable
 from torchyard.jobs import actions
 from torchyard.jobs.attempts import endings, engine_nodes, worker_reports
-from torchyard.jobs.records.types import Stage, Status
+from torchyard.jobs.records.types import Job, Stage, Status
 from torchyard.jobs.scheduling import clusters
 from torchyard.jobs.services import Services
 
@@ -126,7 +127,8 @@ def test_the_plan_is_for_nodes_that_see_nothing_of_this_machine(lab: Lab) -> Non
     assert not (lab.services.node.scratch / lab.attempt_id(job)).exists()
 
 
-def test_a_lost_machine_is_named_and_the_job_tried_again(lab: Lab) -> None:
+def run_on_two(lab: Lab) -> tuple[Job, str, list[Worker]]:
+    """A job that runs on two machines and may be tried twice, its attempt and its workers."""
     retry = {"torchyard.retry.max_attempts": "2", "torchyard.retry.backoff_s": "0"}
     job = lab.submit(properties=retry, resources={"instance_count": 2})
     first = lab.attempt_id(job)
@@ -134,6 +136,11 @@ def test_a_lost_machine_is_named_and_the_job_tried_again(lab: Lab) -> None:
     workers = [lab.worker(job, node) for node in range(2)]
     for worker in workers:
         worker.tell("ranks_started", ranks=[])
+    return job, first, workers
+
+
+def test_a_lost_machine_is_named_and_the_job_tried_again(lab: Lab) -> None:
+    job, first, workers = run_on_two(lab)
     lab.engine.lost_because = {1: "gpu-3: the machine does not respond any more"}
     lab.engine.lose(first, 1)
     lab.rounds()
@@ -163,13 +170,7 @@ def test_workers_that_report_before_their_engine_does_end_by_themselves(lab: Lab
 
 
 def test_a_job_whose_engine_forgot_and_ended_it_is_tried_again(lab: Lab) -> None:
-    retry = {"torchyard.retry.max_attempts": "2", "torchyard.retry.backoff_s": "0"}
-    job = lab.submit(properties=retry, resources={"instance_count": 2})
-    first = lab.attempt_id(job)
-    lab.engine.give_machines(first)
-    workers = [lab.worker(job, node) for node in range(2)]
-    for worker in workers:
-        worker.tell("ranks_started", ranks=[])
+    job, first, workers = run_on_two(lab)
     # The controller's SIGTERM comes before anybody has asked it.
     stopped = {"code": "stopped", "message": "another node failed", "hint": "", "details": {}}
     lab.engine.lost_because = dict.fromkeys(range(2), "Slurm does not know its job any more")
@@ -186,13 +187,7 @@ def test_a_job_whose_engine_forgot_and_ended_it_is_tried_again(lab: Lab) -> None
 
 
 def test_workers_that_a_loss_has_stopped_do_not_hide_it(lab: Lab) -> None:
-    retry = {"torchyard.retry.max_attempts": "2", "torchyard.retry.backoff_s": "0"}
-    job = lab.submit(properties=retry, resources={"instance_count": 2})
-    first = lab.attempt_id(job)
-    lab.engine.give_machines(first)
-    workers = [lab.worker(job, node) for node in range(2)]
-    for worker in workers:
-        worker.tell("ranks_started", ranks=[])
+    job, first, workers = run_on_two(lab)
     # A head of Ray that was restarted knows nothing of them; their machines still run them.
     for node in range(2):
         lost = engine_nodes.loss(node, {node: "its head was restarted and lost its state"})
