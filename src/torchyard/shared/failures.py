@@ -15,7 +15,9 @@ STOPPED_EXIT = 143
 """The exit code of a node that was stopped, as a shell's for SIGTERM."""
 
 
-WAITED_IN_VAIN = ("peer_lost", "collective_timeout", "rendezvous_timeout")
+PEER_LOST = "peer_lost"
+"""A lost connection tells least of why: whatever else a rank that waited says is more."""
+WAITED_IN_VAIN = (PEER_LOST, "collective_timeout", "rendezvous_timeout")
 """Failures of a rank that waits for one that does not come."""
 
 _TERMINATED = "terminated"

@@ -204,6 +204,7 @@ class LaunchPlan:
     rendezvous_timeout_s: float = 0.0
     hang_after_s: float = 0.0
     hang_action: str = "dump"
+    stall_notice_s: float = 0.0
     python: str = ""
     communication_backend: str = ""
     preflight: str = "on"

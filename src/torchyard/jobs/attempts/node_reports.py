@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from torchyard.base import clock
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.jobs.actions import attempt_key, job_key_of
-from torchyard.jobs.attempts import endings, root_cause
+from torchyard.jobs.attempts import endings, root_cause, stalls
 from torchyard.jobs.attempts.worker_events import (
     NodeExited,
     NodeFinalizing,
@@ -29,7 +29,9 @@ from torchyard.jobs.attempts.worker_events import (
     NoticeReported,
     PreflightReported,
     RankExited,
+    RanksGoOn,
     RanksHang,
+    RanksStand,
     RanksStarted,
     ServiceReported,
     WorkerEvent,
@@ -255,6 +257,12 @@ def _apply(
             _rank_failed(reporting, node, event.at, reason, was_stopped)
         case RanksHang():
             reporting.request_stop(root_cause.HANG)
+        case RanksStand(stand):
+            _set(reporting, node, stalls.STAND, stand)
+            if stand["quiet_s"] and (stall := stalls.of_nodes(reporting.nodes)) is not None:
+                reporting.notice(stall.message, now)
+        case RanksGoOn():
+            _set(reporting, node, stalls.STAND, {})
         case NodeServing():
             reporting.change_state(node, NodeState.SERVING)
             reporting.stop_if_served()
@@ -284,6 +292,11 @@ def _apply(
             if early_exit is not None:
                 _note(reporting, node, "early_exit", early_exit)
             _node_exited(reporting, node, exit_code, error, now)
+
+
+def _set(reporting: _Reporting, node: int, key: str, value: Mapping[str, Any]) -> None:
+    before = reporting.nodes[node].interactive or {}
+    reporting.change_node(node, interactive={**before, key: dict(value)})
 
 
 def _note(reporting: _Reporting, node: int, key: str, values: Mapping[str, Any]) -> None:

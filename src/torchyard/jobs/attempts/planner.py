@@ -152,7 +152,9 @@ def plan(connection: Connection, services: Services, launch: Launch, server_url:
         intercepts_saves=interception.is_intercepted(spec.properties),
         **vars(node_settings),
         **vars(_node(compute, services.devices, job)),
-        **vars(watch_properties.read(spec.properties)),
+        **vars(
+            watch_properties.of_job(spec.properties, attempt.node_count * job.processes_per_node)
+        ),
     )
 
 

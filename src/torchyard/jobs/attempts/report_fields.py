@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from torchyard.base.clock import from_text, to_text
 from torchyard.base.errors import InvalidInput, LimitExceeded
-from torchyard.jobs.attempts import root_cause
+from torchyard.jobs.attempts import root_cause, stalls
 from torchyard.jobs.attempts.worker_events import (
     NodeExited,
     NodeFinalizing,
@@ -24,7 +25,9 @@ from torchyard.jobs.attempts.worker_events import (
     OtherReported,
     PreflightReported,
     RankExited,
+    RanksGoOn,
     RanksHang,
+    RanksStand,
     RanksStarted,
     Report,
     ServiceReported,
@@ -122,7 +125,7 @@ def _event(event: Mapping[str, Any], sent_steady_s: float | None) -> WorkerEvent
         ) from error
     if body is not None and not isinstance(body, Mapping):
         raise InvalidInput(f"the body of event {seq} must be an object")
-    report = _report(seq, kind, body or {})
+    report = _report(seq, kind, body or {}, at)
     return WorkerEvent(seq, at, report, _age_s(seq, event.get("steady_s"), sent_steady_s))
 
 
@@ -135,7 +138,7 @@ def _age_s(seq: int, steady_s: Any, sent_steady_s: float | None) -> float:
     return age_s if 0 <= age_s < _MOST_SECONDS else 0.0
 
 
-def _report(seq: int, kind: str, body: Mapping[str, Any]) -> Report:
+def _report(seq: int, kind: str, body: Mapping[str, Any], at: datetime) -> Report:
     exit_code, signal = _number(seq, body, "exit_code"), _number(seq, body, "signal")
     error = _error(seq, body.get("error"))
     match kind:
@@ -145,6 +148,10 @@ def _report(seq: int, kind: str, body: Mapping[str, Any]) -> Report:
             return RankExited(exit_code, signal, bool(body.get("consequence")))
         case root_cause.HANG:
             return RanksHang()
+        case "ranks_stand":
+            return RanksStand(stalls.read(body, at))
+        case "ranks_go_on":
+            return RanksGoOn()
         case "node_serving":
             return NodeServing()
         case "node_stopping":

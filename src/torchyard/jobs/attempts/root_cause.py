@@ -9,21 +9,30 @@ that can't reach another one is not the cause where another node failed by itsel
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from torchyard.base.clock import from_text, to_text
+from torchyard.jobs.attempts import stalls
 from torchyard.jobs.records.types import AttemptNode, JobError
 from torchyard.shared import failures
+from torchyard.shared.collectives import Finding, RankCalls
 
+_SIZES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})")
+MISMATCH = "collective_mismatch"
 HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout"
 # An elastic job is to go on with another number of nodes.
 RESIZED = "resized"
 # Why an attempt's nodes are stopped when nobody asked for it.
 OF_ITSELF = ("", "failed", PEER_LOST)
 _SHOWN_RANKS = 16
+_MISMATCH_HINT = (
+    "all ranks of a group must make the same collective calls in the same order, with the same "
+    "shapes and types"
+)
 # Of two machines, as far as they may differ.
 _CLOCKS = timedelta(seconds=5)
 # A node reports these of another one that it can't reach, also because that one has ended.
@@ -54,11 +63,62 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     failed = [node for node in nodes if node.failed_at is not None]
     if not failed:
         return next((node for node in nodes if node.exit_code), None)
-    first = min(failed, key=lambda node: (_is_consequence(node, failed), node.failed_at, node.node))
-    if first.error is not None and first.error.code in (HANG, TIMEOUT):
-        return replace(first, error=_all_stood(first.error, failed))
-    error = _with_early_exit(first, nodes)
+    first = min(
+        failed,
+        key=lambda node: (
+            _is_consequence(node, failed), _tells_least(node), node.failed_at, node.node
+        ),
+    )  # fmt: skip
+    error = first.error
+    if error is not None and error.code in (HANG, TIMEOUT):
+        error = _all_stood(error, failed)
+    else:
+        error = _with_early_exit(first, nodes)
+    if error is not None and _may_be_of_others(error):
+        error = _with_collectives(error, nodes)
     return first if error is first.error else replace(first, error=error)
+
+
+def _tells_least(node: AttemptNode) -> bool:
+    return node.error is not None and node.error.code == failures.PEER_LOST
+
+
+def _may_be_of_others(error: JobError) -> bool:
+    """Whether it is how a rank ends that waited for another one, which did not fail itself."""
+    return "early_exit" not in error.details and (
+        error.code in (HANG, TIMEOUT, MISMATCH)
+        or (error.code in failures.WAITED_IN_VAIN and bool(error.details.get("consequence")))
+    )
+
+
+def _with_collectives(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:
+    """The error, led by which rank called something else than the others, or did not call it."""
+    finding = _lost_one(error, nodes) or stalls.compared(nodes)
+    if finding is None:
+        return error
+    details: dict[str, Any] = {
+        **error.details, "ended": error.message, "collective": finding.collective,
+        "ranks": list(finding.ranks), "where": finding.where,
+    }  # fmt: skip
+    if finding.ranks:
+        details["rank"] = finding.ranks[0]
+        details["node"] = stalls.node_of(nodes, finding.ranks[0])
+    code = MISMATCH if finding.differs else error.code
+    hint = _MISMATCH_HINT if finding.differs or not error.hint else error.hint
+    return JobError(code, f"{finding.sentence}; then: {error.message}", hint, details)
+
+
+def _lost_one(error: JobError, nodes: Sequence[AttemptNode]) -> Finding | None:
+    """Of a rank that Gloo aborted, because what it received had another size than it expected."""
+    sizes = _SIZES.search(str(error.details.get("exception") or ""))
+    rank = error.details.get("script_rank", error.details.get("rank"))
+    if sizes is None or not isinstance(rank, int):
+        return None
+    frames = error.details.get("frames") or [{}]
+    where = f"{frames[-1].get('file')} line {frames[-1].get('line')}" if frames[-1] else ""
+    called = str(error.details.get("called") or "")
+    lost = RankCalls(rank, {}, {}, where)
+    return stalls.compared_with_lost(nodes, lost, called, int(sizes[1]), int(sizes[2]))
 
 
 def _with_early_exit(failed: AttemptNode, nodes: Sequence[AttemptNode]) -> JobError | None:

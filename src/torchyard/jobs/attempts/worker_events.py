@@ -37,6 +37,21 @@ class RanksHang: ...
 
 
 @dataclass(frozen=True)
+class RanksStand:
+    """Where the ranks of a node are and what they called last; `ranks` as stalls.py keeps them.
+
+    They stand still if `quiet_s` is more than 0; else they are about to be stopped.
+    """
+
+    stand: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RanksGoOn:
+    """They had stood still."""
+
+
+@dataclass(frozen=True)
 class NodeServing:
     """Nothing but parameter servers still runs there."""
 
@@ -99,6 +114,8 @@ Report = (
     RanksStarted
     | RankExited
     | RanksHang
+    | RanksStand
+    | RanksGoOn
     | NodeServing
     | NodeStopping
     | PreflightReported

@@ -243,8 +243,9 @@ class NodeState(str, Enum):
 @dataclass(frozen=True)
 class AttemptNode:
     """What one node has told of itself; `preflight` is what it knew and found out before its ranks
-    started, `interactive` has its `services`, until when it is `held`, and its `early_exit`.
-    `ran_s` is how long the command ran there, as the node measured it; None before its start.
+    started, `interactive` has its `services`, until when it is `held`, its `early_exit`, and where
+    its ranks `stand`. `ran_s` is how long the command ran there, as the node measured it; None
+    before its start.
     """
 
     attempt_id: str

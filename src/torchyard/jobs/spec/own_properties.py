@@ -45,6 +45,9 @@ TABLE: dict[str, str] = {
     "torchyard.hang_after_s": "seconds without output or metric after which every rank's stack "
     "is written to the logs; default off",
     "torchyard.hang_action": "`dump` (the default) or `fail`: what is done then",
+    "torchyard.stall_notice_s": "seconds that ranks may stand still before a notice says who waits "
+    "for whom: nothing computed, read, written, printed or logged, for longer than three times any "
+    "pause before; `0` is off; default 30, for a job of one rank 300",
     "torchyard.rendezvous_timeout_s": "seconds in which all ranks must have joined the process "
     "group; default off",
     "torchyard.preflight": "`on` (the default): what would keep the ranks of a distributed job "

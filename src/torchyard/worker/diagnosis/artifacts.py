@@ -30,6 +30,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
+_TERMINATE = "terminate called after throwing an instance of "
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
 _TRACEBACK_START = "Traceback (most recent call last):"
 # The last part of an error's name has a capital letter behind its first character.
@@ -37,6 +38,7 @@ _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<me
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
 # Frames of libraries do not show where in the user's script an error occurred.
 _TEXT = "<string>"
+_COLLECTIVES = "/torch/distributed/distributed_c10d.py"
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", _TEXT)
 
 
@@ -192,6 +194,13 @@ def printed_stack(text: str) -> str:
     return text[start:] if start >= 0 else ""
 
 
+def thrown(text: str) -> str:
+    """What the C++ exception said that ended a process by std::terminate; empty without one."""
+    start = text.rfind(_TERMINATE)
+    _, found, said = text[start:].partition("what():") if start >= 0 else ("", "", "")
+    return said.strip().partition("\n")[0] if found else ""
+
+
 def ended_abruptly(folder: Path, pid: int) -> bool:
     """Whether this process was a Python that exited without Python's own shutdown."""
     return (folder / f"{pid}.stack").exists()
@@ -224,7 +233,8 @@ def last_orderly_end(folder: Path) -> float:
 def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
     """The frames of the thread that crashed, or of the main thread; outermost first."""
     threads: list[list[Frame]] = []
-    current = 0
+    # Without Python frames of its own, as one of a library's threads, it is listed nowhere.
+    current = -1
     for line in text.splitlines():
         if line.startswith(("Current thread", "Thread ")):
             if line.startswith("C"):
@@ -291,6 +301,11 @@ def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's code, otherwise the innermost one with a file."""
     chosen = user_frames(frames) or [f for f in frames if not f.file.startswith("<frozen ")]
     return chosen[-1] if chosen else frames[-1] if frames else None
+
+
+def called(frames: Sequence[Frame]) -> str:
+    """The function of torch.distributed that the user's code called; empty without one."""
+    return next((f.function for f in frames if f.file.endswith(_COLLECTIVES)), "")
 
 
 def user_frames(frames: Sequence[Frame]) -> list[Frame]:

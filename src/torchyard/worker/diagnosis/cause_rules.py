@@ -165,6 +165,24 @@ RULES: tuple[Rule, ...] = (
         consequence=True,
     ),
     Rule(
+        "collective_mismatch",
+        r"op\.preamble\.length <= op\.nbytes|Detected mismatch between collectives",
+        "all ranks of a group must make the same collective calls in the same order, with the same "
+        "shapes and types",
+    ),
+    Rule(
+        "collective_timeout",
+        r"Ranks? [\d, ]{1,200} failed to pass monitoredBarrier",
+        "the ranks that the message names did not come to the barrier in its time",
+        consequence=True,
+    ),
+    Rule(
+        "peer_lost",
+        r"Rank \d{1,9} successfully reached monitoredBarrier",
+        _PEERS,
+        consequence=True,
+    ),
+    Rule(
         "collective_timeout",
         r"Watchdog caught collective operation timeout|Timed out waiting \d+ms for"
         r"|wait timeout after \d+ms|monitoredBarrier.{0,200}timed out|Socket Timeout"

@@ -88,7 +88,12 @@ def root_cause(
             diagnoses += _diagnose_stopped(exit, context, ending_at)
     if not diagnoses:
         return None
-    first = min(diagnoses, key=lambda each: (_is_after_effect(each, diagnoses), each.at))
+    first = min(
+        diagnoses,
+        key=lambda each: (
+            _is_after_effect(each, diagnoses), each.failure.code == failures.PEER_LOST, each.at
+        ),
+    )  # fmt: skip
     return _with_early_exit(first, exits, context)
 
 
@@ -406,7 +411,19 @@ def _from_signal(
         text = artifacts.printed_stack(artifacts.log_tail(exit.rank.log))
     frames = artifacts.stack_frames(text)
     location = location_of(artifacts.user_frame(frames), context)
-    return _Finding(code, description + location, hint, False, frames, text)
+    thrown = artifacts.thrown(artifacts.log_tail(exit.rank.log)) if signum == signal.SIGABRT else ""
+    match = causes.match_text(thrown, has_peers=context.has_peers) if thrown else None
+    if match is None:
+        return _Finding(code, description + location, hint, False, frames, text)
+    return _Finding(
+        match.code,
+        f"{thrown[:_TITLE]}{location}",
+        match.hint,
+        match.consequence,
+        frames,
+        text,
+        thrown[:_TITLE],
+    )
 
 
 def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: str) -> _Finding:
@@ -485,6 +502,7 @@ def _diagnosis(
         "consequence": finding.consequence,
         "exception": finding.error,
         "frames": _user_frames(finding.frames, context),
+        **({"called": called} if (called := artifacts.called(finding.frames)) else {}),
         "traceback": finding.text[-_TRACEBACK:],
         "log": exit.rank.log_name,
         "log_lines": _last_lines(tail),

@@ -92,6 +92,11 @@ class LimitWatch:
         """What the ranks have written, as last measured; 0 where nothing limits it."""
         return self._disk_use.size_bytes if self._disk_use is not None else 0
 
+    @property
+    def log_sizes(self) -> tuple[int, ...]:
+        """How much each rank has printed, in bytes."""
+        return tuple(log.stat().st_size if log.exists() else 0 for log in self._node.logs)
+
     def check(self, running: Mapping[int, Rank]) -> float:
         """As `Watch.check`.
 

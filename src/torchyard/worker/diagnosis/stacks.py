@@ -29,16 +29,21 @@ _MAX_BYTES = 256 << 10
 
 @dataclass(frozen=True)
 class RankPosition:
-    """Where a rank is: the frame of the user's Python code, if any, and all of its stacks."""
+    """Where a rank is: the frame of the user's Python code, if any, and all of its stacks.
+
+    `waits_in` is the function of torch.distributed that this code has called; empty if it is in
+    none.
+    """
 
     frame: Frame | None
     text: str
+    waits_in: str = ""
 
 
 def write_stacks(
     root: int,
     errors: Path,
-    target: Path,
+    target: Path | None,
     title: str,
     signal_deadline: float = math.inf,
     answer_s: float = ANSWER_S,
@@ -47,22 +52,26 @@ def write_stacks(
 
     Args:
         root: the rank's own process.
+        target: None to write none.
         errors: the folder for the records of its Pythons.
         signal_deadline: by the monotonic clock; later, only the kernel's state is read, which
             never blocks.
         answer_s: how long each process may take.
     """
     frame: Frame | None = None
+    waits_in = ""
     text = [f"{title}\n"]
     for process in processes.below(root)[:_MAX_PROCESSES]:
         is_late = time.monotonic() >= signal_deadline
         stack = "" if is_late else _python_stack(process, errors, answer_s)
         if stack and frame is None:
-            frame = artifacts.user_frame(artifacts.stack_frames(stack, of_main=True))
+            frames = artifacts.stack_frames(stack, of_main=True)
+            frame, waits_in = artifacts.user_frame(frames), artifacts.called(frames)
         text.append(f"\n{_process_title(process)}\n{stack or _kernel_state(process.pid)}")
-    with open(target, "a", encoding="utf-8", errors="replace") as file:
-        file.write("".join(text) + "\n")
-    return RankPosition(frame, "".join(text))
+    if target is not None:
+        with open(target, "a", encoding="utf-8", errors="replace") as file:
+            file.write("".join(text) + "\n")
+    return RankPosition(frame, "".join(text), waits_in)
 
 
 def _python_stack(process: Process, errors: Path, answer_s: float) -> str:

@@ -2,15 +2,17 @@
 
 Owns: when a gang counts as hung, where each of its ranks is, the failures and notices about it.
 Leaves: the idle time of the whole job to the server, which hears from all nodes; stacks to
-stacks.py, which ranks have joined to joined_ranks.py.
-Always: only what the job's properties request is watched, and of jobs on several machines their
-connections, which tells and ends nothing.
+stacks.py, which ranks have joined to joined_ranks.py, pauses by the job's own pace to
+stall_watch.py.
+Always: only what the job's properties request ends a job; pauses, and the connections of a job on
+several machines, are only told of.
 """
 
 from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,14 @@ from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.diagnosis.cut_connections import CutConnections
 from torchyard.worker.diagnosis.joined_ranks import JoinedRanks
 from torchyard.worker.diagnosis.stacks import RankPosition
+from torchyard.worker.diagnosis.stall_watch import StallWatch
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.server.control import HANG, TIMEOUT, Control
 
 _CHECK_EVERY_S = 5.0
 _CHECKS_PER_LIMIT = 10
+_LAST_POSITIONS_S = 1.0
 _JOINING = "in init_process_group"
 _SEE_STACKS = "the stacks of all ranks are in user_logs/stacks_rank_<n>.txt"
 
@@ -40,6 +44,7 @@ class Watches:
     Args:
         logs: the folder that the stacks are written to, one file per rank.
         ship: ships such a file under a name on the server.
+        progress: changes whenever the ranks printed or logged something.
         post_event: posts an event to the server.
     """
 
@@ -52,6 +57,7 @@ class Watches:
         logs: Path,
         ship: Callable[[Path, str], None],
         post_event: Callable[..., None],
+        progress: Callable[[], object],
     ) -> None:
         self._plan = plan
         self._context = context
@@ -64,12 +70,22 @@ class Watches:
         self._all_joined = plan.rendezvous_timeout_s <= 0 or plan.world_size == 1
         is_apart = plan.node_count > 1 and not plan.single_host
         self._connections = CutConnections(rendezvous.hosts, context.node) if is_apart else None
+        self._stalls = self._stall_watch(progress)
         self._reported_idle_s = 0.0
         self._stacks_again_at = 0.0
         self.positions: list[dict[str, Any]] = []
 
+    def _stall_watch(self, progress: Callable[[], object]) -> StallWatch | None:
+        limit_s = self._plan.stall_notice_s
+        if limit_s <= 0:
+            return None
+        return StallWatch(
+            self._context, limit_s, progress, self._where_ranks_stand, self._post_event
+        )
+
     def check(self, running: Mapping[int, Rank]) -> float:
         intervals_s = [_CHECK_EVERY_S]
+        intervals_s.append(self._check_stall(running))
         if self._connections is not None and running:
             for message in self._connections.news(next(iter(running))):
                 self._post_event("notice", message=message)
@@ -81,6 +97,17 @@ class Watches:
             intervals_s.append(max(0.2, self._plan.hang_after_s / _CHECKS_PER_LIMIT))
         return min(intervals_s)
 
+    def _check_stall(self, running: Mapping[int, Rank]) -> float:
+        if self._stalls is None:
+            return _CHECK_EVERY_S
+        try:
+            return self._stalls.check(running)
+        except Exception:
+            # It only tells: a job that is well must not end by it.
+            traceback.print_exc()
+            self._stalls = None
+            return _CHECK_EVERY_S
+
     def ending(self, running: Mapping[int, Rank]) -> None:
         limit_s = self._plan.last_stacks_s
         limits = (time.monotonic() + limit_s, limit_s / 3)
@@ -88,6 +115,11 @@ class Watches:
             self._write_stacks(running, "another node reported a hang", *limits)
         elif self._control.reason == TIMEOUT:
             self._write_stacks(running, "the job reached its time limit", *limits)
+        if self._stalls is not None and self._plan.world_size > 1:
+            try:
+                self._stalls.ending(self._last_positions(running))
+            except Exception:
+                traceback.print_exc()
 
     def hang(self) -> Failure:
         """The failure of a job that hangs, with the ranks of this node."""
@@ -159,6 +191,21 @@ class Watches:
             f"{first['rank']}.txt; `torchyard.rendezvous_timeout_s` sets the limit",
             details={"rank": first["rank"], "node": self._context.node, "stood": self.positions},
         )
+
+    def _last_positions(self, running: Mapping[int, Rank]) -> list[dict[str, Any]]:
+        """Where those stand that still run when another one has failed."""
+        deadline = time.monotonic() + _LAST_POSITIONS_S
+        positions = []
+        for pid, rank in running.items():
+            errors = self._context.records_folder(rank.rank)
+            position = stacks.write_stacks(pid, errors, None, "", deadline, _LAST_POSITIONS_S / 4)
+            where = self._describe(position.frame)
+            positions.append({"rank": rank.rank, "where": where, "waits_in": position.waits_in})
+        return positions
+
+    def _where_ranks_stand(self, running: Mapping[int, Rank], reason: str) -> list[dict[str, Any]]:
+        positions = self._write_stacks(running, reason)
+        return [{**each, "waits_in": positions[each["rank"]].waits_in} for each in self.positions]
 
     def _write_stacks(
         self,

@@ -27,6 +27,7 @@ _HOOK_FILES = {
     "_torchyard_rank_record.py": "rank_record.py",
     "_torchyard_azure_exit.py": "sdk_v1_exit.py",
     "_torchyard_mlflow.py": "mlflow_client.py",
+    "_torchyard_collectives.py": "collectives_hook.py",
     "_torchyard_azure_unsent.py": "sdk_v1_unsent.py",
 }
 # uv's script finds its folder only in bash and zsh; this one works in every POSIX shell.

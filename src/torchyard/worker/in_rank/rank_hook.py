@@ -1,9 +1,10 @@
 """What every Python of a rank runs at its start, so that a bad end leaves a record.
 
 Owns: the hooks at Python's end: excepthook, sys.exit, os._exit, threads, faulthandler, atexit;
-noticing that SDK v1 or MLflow is imported.
+noticing that SDK v1, MLflow or torch.distributed is imported.
 Leaves: writing the record to rank_record.py, reading it to diagnosis/artifacts.py, what SDK v1
-still holds at the end to sdk_v1_exit.py, what MLflow does otherwise to mlflow_client.py.
+still holds at the end to sdk_v1_exit.py, what MLflow does otherwise to mlflow_client.py, what
+ranks do among each other to collectives_hook.py.
 Always: nothing that the script prints, returns or exits with changes; a failure in here is silent;
 without a rank's folder in the environment nothing is done. Two behaviours are changed: MLflow's
 client, as mlflow_client.py says, and a Python that failed under MPI, which would wait in
@@ -26,6 +27,8 @@ RECORDER = "_torchyard_rank_record"
 _AZURE_EXIT = "_torchyard_azure_exit"
 _AZURE_CLIENT = "azureml._restclient.metrics_client"
 _MLFLOW = "_torchyard_mlflow"
+_COLLECTIVES = "_torchyard_collectives"
+_PROCESS_GROUPS = "torch.distributed.distributed_c10d"
 # A real-time signal that no library is known to use; asks for a stack of every thread.
 STACKS_SIGNAL = 57
 # High, so that the numbers a script gets are those it would get without us.
@@ -70,6 +73,7 @@ def _install(folder: str) -> None:
         # Code that runs here may make Python forget that SIGINT shall be its end; the kernel
         # tells of that end anyway.
         if not issubclass(kind, KeyboardInterrupt):
+            _save_collectives(trace)
             _record("exception", kind, value, trace)
             _Life.failed = True
         _Life.recorded = True
@@ -88,9 +92,10 @@ def _install(folder: str) -> None:
 
 
 class _Finder:
-    """Waits for SDK v1 and MLflow, and finds nothing."""
+    """Waits for SDK v1, MLflow and torch's process groups, and finds nothing."""
 
-    awaited = [_AZURE_CLIENT, "mlflow"]  # noqa: RUF012  # `typing` would cost each Python time.
+    # `typing` would cost each Python time.
+    awaited = [_AZURE_CLIENT, "mlflow", _PROCESS_GROUPS]  # noqa: RUF012
 
     @staticmethod
     def find_spec(name: str, path: "Any" = None, target: "Any" = None) -> None:
@@ -102,6 +107,8 @@ class _Finder:
                 sys.meta_path.remove(_Finder)
             if name == _AZURE_CLIENT:
                 __import__(_AZURE_EXIT).expect(_Life.folder)
+            elif name == _PROCESS_GROUPS:
+                __import__(_COLLECTIVES).expect(_Life.folder)
             else:
                 __import__(_MLFLOW).expect()
         except Exception:
@@ -230,8 +237,10 @@ def _tell_the_end() -> None:
             if value is not None:
                 # The script has a hook of its own in place of ours.
                 _Life.failed = True
+                _save_collectives(value.__traceback__)
                 _record("exception", type(value), value, value.__traceback__)
             elif _Life.exit is not None:
+                _save_collectives(None)
                 _recorder().save(_Life.folder, _Life.exit)
         if not (_Life.failed or _code_of_exit()) and _is_near_command():
             _note_leaving()
@@ -317,6 +326,13 @@ def _record(kind: str, error_type: "Any", error: "Any", trace: "Any") -> None:
         )
     except Exception:
         pass
+
+
+def _save_collectives(trace: "Any") -> None:
+    """Before the script's own end destroys its process groups."""
+    collectives = sys.modules.get(_COLLECTIVES)
+    if collectives is not None:
+        collectives.save(trace)
 
 
 def _recorder() -> "Any":

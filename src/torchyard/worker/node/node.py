@@ -336,7 +336,12 @@ class Node:
     def _watches(self, prepared: Prepared) -> Watches | None:
         plan = self._plan
         is_apart = plan.node_count > 1 and not plan.single_host
-        limits = plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s
+        limits = (
+            plan.hang_after_s,
+            plan.rendezvous_timeout_s,
+            plan.timeout_s,
+            plan.stall_notice_s,
+        )
         if max(limits) <= 0 and not is_apart:
             return None
         from torchyard.worker.diagnosis.watches import Watches  # Few jobs have some.
@@ -349,7 +354,13 @@ class Node:
             self._folders.user_logs,
             self._logs.watch,
             self._events.post,
+            self._progress,
         )
+
+    def _progress(self) -> object:
+        """What changes when the ranks print or log something."""
+        logs = self._limit_watch.log_sizes if self._limit_watch is not None else ()
+        return logs, self._relay.logged
 
     def _start_ranks(self, prepared: Prepared) -> None:
         plan, node, folders = self._plan, self._node, self._folders
@@ -435,7 +446,7 @@ class Node:
         mark = processes.mark(self._plan.attempt_id, self._node)
         folders = Places(self._folders.node, cgroups.folders_of(mark))
         self._system_metrics = SystemMetrics(
-            self._plan, self._node, folders, self._gang.rank_numbers, self._relay.keep
+            self._plan, self._node, folders, self._gang.rank_numbers, self._relay.keep_samples
         )
         self._gang.bystanders = self._system_metrics.bystanders
         self._system_metrics.start()

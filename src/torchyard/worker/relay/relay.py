@@ -81,6 +81,8 @@ class Relay:
         self._ending = threading.Event()
         self._urgent = threading.Event()
         self._refused = 0
+        # How often the ranks have logged something.
+        self.logged = 0
         self._messages: list[str] = []
         # A socket that listens in the job's own network, where it has one.
         self.listener: socket.socket | None = None
@@ -140,9 +142,13 @@ class Relay:
         Raises:
             OSError: the disk is full, or broken.
         """
-        if not records:
-            return
-        self._spool.append([_encode(record).encode() for record in records])
+        self.logged += 1
+        self.keep_samples(records)
+
+    def keep_samples(self, records: list[dict[str, Any]]) -> None:
+        """As `keep`, of what the worker itself measures: no sign that the ranks make progress."""
+        if records:
+            self._spool.append([_encode(record).encode() for record in records])
 
     def settle(self, timeout_s: float) -> None:
         """Until the server has all that was kept so far, unless it is unreachable."""

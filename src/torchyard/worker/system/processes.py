@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from torchyard.shared.processes import Process, read, send
 from torchyard.worker.system import cgroups
@@ -74,6 +74,12 @@ def below(root: int) -> list[Process]:
     return [everyone[pid] for pid in sorted(pids) if pid in everyone and not everyone[pid].ended]
 
 
+def families(roots: Collection[int]) -> dict[int, frozenset[int]]:
+    """The numbers of each of these processes and its descendants, by one walk through /proc."""
+    children = _children(process for process in map(read, _pids()) if process is not None)
+    return {root: frozenset({root, *_below(children, root)}) for root in roots}
+
+
 def end(
     find: Callable[[], list[Process]],
     grace_s: float,
@@ -116,9 +122,17 @@ def _pids() -> list[int]:
 
 
 def _descendants(everyone: dict[int, Process], root: int) -> set[int]:
+    return _below(_children(everyone.values()), root)
+
+
+def _children(everyone: Iterable[Process]) -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
-    for process in everyone.values():
+    for process in everyone:
         children.setdefault(process.parent, []).append(process.pid)
+    return children
+
+
+def _below(children: Mapping[int, Sequence[int]], root: int) -> set[int]:
     descendants: set[int] = set()
     waiting = [root]
     while waiting:

@@ -1,0 +1,199 @@
+"""What is said of a job whose ranks stand still, or failed because one did not do what the others
+did.
+
+Owns: putting together what the nodes report of their ranks, the sentence about a stall.
+Leaves: noticing that a node stands to the workers, comparing collectives to shared/collectives.py,
+which node's failure is the job's to root_cause.py.
+Always: a job stands only if every node whose ranks run says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from torchyard.base.clock import from_text, to_text
+from torchyard.jobs.records import attempt_store
+from torchyard.jobs.records.types import Attempt, AttemptNode, Job, NodeState, Status
+from torchyard.shared import collectives
+from torchyard.shared.collectives import Finding, RankCalls
+from torchyard.shared.plurals import plural
+
+STAND = "stand"
+_MOST_RANKS = 4096
+_SHOWN_RANKS = 8
+_TEXT = 300
+
+
+@dataclass(frozen=True)
+class Stall:
+    """`since` when nothing has moved; `message` is one sentence without a full stop."""
+
+    since: str
+    message: str
+
+
+@dataclass(frozen=True)
+class _Rank:
+    number: int
+    node: int
+    where: str
+    waits_in: str
+    ended: bool
+
+    @property
+    def stands(self) -> str:
+        """Where it is, as a sentence about it goes on."""
+        place = self.where or "an unknown place"
+        if self.ended:
+            return f"failed at {place}"
+        return f"waits in {self.waits_in} at {place}" if self.waits_in else f"stands at {place}"
+
+
+def read(body: Mapping[str, Any], at: datetime) -> dict[str, Any]:
+    """What a node reports of its ranks, as it is kept."""
+    quiet_s = body.get("quiet_s")
+    ranks = body.get("ranks")
+    return {
+        "quiet_s": quiet_s if _is_seconds(quiet_s) else 0.0,
+        "at": to_text(at),
+        "ranks": [_plain(rank) for rank in ranks[:_MOST_RANKS] if isinstance(rank, Mapping)]
+        if isinstance(ranks, list)
+        else [],
+    }
+
+
+def of_job(connection: Connection, job: Job, attempts: Sequence[Attempt]) -> Stall | None:
+    """Why a running job stands; None as long as it goes on."""
+    if job.status is not Status.RUNNING or not attempts:
+        return None
+    return of_nodes(attempt_store.nodes_of(connection, attempts[-1].id))
+
+
+def of_nodes(nodes: Sequence[AttemptNode]) -> Stall | None:
+    """Why the job stands; None as long as any of its nodes goes on."""
+    stands = [(node.node, _stand(node)) for node in nodes if node.state is NodeState.RUNNING]
+    if not stands or not all(stand.get("quiet_s") for _, stand in stands):
+        return None
+    quiet_s = min(stand["quiet_s"] for _, stand in stands)
+    last = max(stands, key=lambda each: str(each[1]["at"]))[1]
+    since = from_text(last["at"])
+    finding = compared(nodes)
+    said = finding.sentence if finding else _positions(list(_ranks(nodes)))
+    return Stall(to_text(since), f"{said}; nothing has moved for {quiet_s:.0f} s")
+
+
+def compared(nodes: Sequence[AttemptNode]) -> Finding | None:
+    """The rank that does something else than the others, by what all nodes report."""
+    ranks = list(_ranks(nodes))
+    calls = list(_calls(nodes))
+    answered = {each.rank for each in calls}
+    # One that gives no answer and waits for others, too, is not the one that they wait for.
+    silent = [
+        RankCalls(rank.number, {}, {}, rank.where)
+        for rank in ranks
+        if rank.number not in answered and not rank.waits_in
+    ]
+    finding = collectives.compare([*calls, *silent]) if calls else None
+    return finding or _odd_one(ranks)
+
+
+def compared_with_lost(
+    nodes: Sequence[AttemptNode], lost: RankCalls, called: str, received: int, expected: int
+) -> Finding | None:
+    """As `compared`, where a rank ended that received another size than it expected."""
+    return collectives.compare_with_lost(_calls(nodes), lost, called, received, expected)
+
+
+def node_of(nodes: Sequence[AttemptNode], rank: int) -> int | None:
+    """The node that a rank runs on."""
+    return next((node.node for node in nodes for each in _stand_ranks(node)
+                 if each.get("rank") == rank), None)  # fmt: skip
+
+
+def _odd_one(ranks: Sequence[_Rank]) -> Finding | None:
+    """The one rank that is elsewhere than all others, where those are at one line."""
+    places = Counter(rank.stands for rank in ranks)
+    if len(places) != 2 or len(ranks) < 3 or min(places.values()) != 1:
+        return None
+    (usual, _), (odd, _) = places.most_common(2)
+    rank = next(rank for rank in ranks if rank.stands == odd)
+    others = next(rank for rank in ranks if rank.stands == usual)
+    return Finding(
+        f"rank {rank.number} {odd}, the others {_of_several(usual, ())}",
+        (rank.number,),
+        others.waits_in,
+        rank.where,
+    )
+
+
+def _positions(ranks: Sequence[_Rank]) -> str:
+    places: dict[str, list[int]] = {}
+    for rank in sorted(ranks, key=lambda rank: rank.number):
+        places.setdefault(rank.stands, []).append(rank.number)
+    parts = [
+        f"{plural('rank', len(numbers))} {', '.join(map(str, numbers[:_SHOWN_RANKS]))}"
+        f"{' and others' if len(numbers) > _SHOWN_RANKS else ''} {_of_several(stands, numbers)}"
+        for stands, numbers in list(places.items())[:_SHOWN_RANKS]
+    ]
+    return ", ".join(parts) or "no rank answers"
+
+
+def _of_several(stands: str, ranks: Sequence[int]) -> str:
+    verb, _, rest = stands.partition(" ")
+    return stands if len(ranks) == 1 else f"{verb.removesuffix('s')} {rest}"
+
+
+def _ranks(nodes: Sequence[AttemptNode]) -> list[_Rank]:
+    return [
+        _Rank(
+            rank["rank"],
+            node.node,
+            str(rank.get("where") or ""),
+            str(rank.get("waits_in") or ""),
+            rank.get("ended") is True,
+        )
+        for node in nodes
+        for rank in _stand_ranks(node)
+        if isinstance(rank.get("rank"), int)
+    ]
+
+
+def _calls(nodes: Sequence[AttemptNode]) -> list[RankCalls]:
+    found = []
+    for node in nodes:
+        for rank in _stand_ranks(node):
+            if isinstance(rank.get("rank"), int) and "groups" in rank:
+                where = str(rank.get("where") or "")
+                found.append(collectives.from_json(rank["rank"], rank, where))
+    return found
+
+
+def _stand(node: AttemptNode) -> dict[str, Any]:
+    return (node.interactive or {}).get(STAND) or {}
+
+
+def _stand_ranks(node: AttemptNode) -> list[dict[str, Any]]:
+    return _stand(node).get("ranks") or []
+
+
+def _plain(rank: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry with only the keys that are read, whatever the worker sent."""
+    number = rank.get("rank")
+    groups = rank.get("groups")
+    return {
+        "rank": number if isinstance(number, int) and 0 <= number < 2**31 else None,
+        "where": str(rank.get("where") or "")[:_TEXT],
+        "waits_in": str(rank.get("waits_in") or "")[:_TEXT],
+        "ended": rank.get("ended") is True,
+        **({"groups": groups} if isinstance(groups, list) else {}),
+    }
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e9

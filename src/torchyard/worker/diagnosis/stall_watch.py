@@ -1,0 +1,200 @@
+"""Notice that the ranks of a node have come to a stand, by the job's own pace.
+
+Owns: what counts as a sign of life, how long a pause may be, what is reported of each rank.
+Leaves: whether the whole job stands, and who is to blame, to the server, which hears from all
+nodes (jobs/attempts/stalls.py); stacks to stacks.py, collectives to rank_calls.py.
+Always: nothing is ended; a job that computes, reads, writes, prints or logs is never reported, and
+a pause must be longer than any that this job went on after.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchyard.worker.diagnosis import rank_calls
+from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.launch.ranks import Rank
+from torchyard.worker.system import activity
+from torchyard.worker.system.activity import Activity
+
+_CHECKS_PER_LIMIT = 6
+_MOST_EVERY_S, _LEAST_EVERY_S = 5.0, 0.5
+_TIMES_LONGEST = 3.0
+# What threads that only wait use: below it a rank does nothing.
+_IDLE_SHARE, _IDLE_BYTES_PER_S = 0.02, 16 << 10
+# With lines a rank first reads the tables of symbols of all of torch.
+_ANSWER_S, _ANSWER_WITH_LINES_S = 1.5, 10.0
+_MOST_CALLS, _LONGEST_RANK = 24, 9
+
+
+class StallWatch:
+    """Of one node, from the start of its ranks.
+
+    Args:
+        limit_s: the shortest pause that is reported.
+        progress: changes whenever the ranks printed or logged something.
+        post: posts an event to the server.
+    """
+
+    def __init__(
+        self,
+        context: DiagnosisContext,
+        limit_s: float,
+        progress: Callable[[], object],
+        positions: Callable[[Mapping[int, Rank], str], list[dict[str, Any]]],
+        post: Callable[..., None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._limit_s = limit_s
+        self._progress = progress
+        self._positions = positions
+        self._post = post
+        self._now = now
+        self._every_s = min(_MOST_EVERY_S, max(_LEAST_EVERY_S, limit_s / _CHECKS_PER_LIMIT))
+        self._measured_at = now()
+        self._measured: Mapping[int, Activity] = {}
+        self._progressed: object = None
+        self._quiet_since: float | None = None
+        self._was_active = False
+        self._longest_s = 0.0
+        self._calls: list[dict[str, Any]] | None = None
+        self._reported = False
+
+    def check(self, running: Mapping[int, Rank]) -> float:
+        """Look at the ranks; return in how many seconds to look again."""
+        now = self._now()
+        if (left_s := self._measured_at + self._every_s - now) > 0:
+            return left_s
+        before, self._measured = self._measured, activity.measure(running)
+        last_at, self._measured_at = self._measured_at, now
+        progressed, self._progressed = self._progressed, self._progress()
+        if progressed != self._progressed:
+            self._goes_on(now)
+        elif _is_active(before, self._measured, now - last_at):
+            # A thread that wakes up now and then is no sign of life, going on is.
+            if self._was_active or self._quiet_since is None:
+                self._goes_on(now)
+            self._was_active = True
+            return self._every_s
+        elif self._quiet_since is None:
+            self._quiet_since = last_at
+        elif running:
+            self._look_closer(running, now)
+        self._was_active = False
+        return self._every_s
+
+    def ending(self, positions: list[dict[str, Any]]) -> None:
+        """Report what the ranks called last, because one of them failed or all are to stop."""
+        ranks = self._ranks_of(self._read_calls(), positions)
+        self._post("ranks_stand", quiet_s=0.0, ranks=ranks)
+
+    @property
+    def _limit_now_s(self) -> float:
+        return max(self._limit_s, _TIMES_LONGEST * self._longest_s)
+
+    def _goes_on(self, now: float) -> None:
+        if self._quiet_since is not None:
+            self._longest_s = max(self._longest_s, now - self._quiet_since)
+        self._quiet_since = self._calls = None
+        if self._reported:
+            self._reported = False
+            self._post("ranks_go_on")
+
+    def _look_closer(self, running: Mapping[int, Rank], now: float) -> None:
+        assert self._quiet_since is not None
+        quiet_s = now - self._quiet_since
+        if self._reported or quiet_s < self._limit_now_s / 2:
+            return
+        calls = self._read_calls()
+        # To answer costs the ranks something, too.
+        self._measured = activity.measure(running)
+        if self._calls is not None and _went_on(_numbers(self._calls), _numbers(calls)):
+            # Steps that cost next to nothing are steps all the same.
+            self._goes_on(now)
+            return
+        self._calls = calls
+        if quiet_s < self._limit_now_s:
+            return
+        self._reported = True
+        calls = _completed(self._read_calls(with_lines=True), calls)
+        positions = self._positions(running, f"nothing has moved for {quiet_s:.0f} s")
+        self._post("ranks_stand", quiet_s=round(quiet_s, 1), ranks=self._ranks_of(calls, positions))
+
+    def _ranks_of(
+        self, calls: list[dict[str, Any]], positions: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """One entry for each rank: where it stands, and its last collectives."""
+        ranks = {str(position["rank"]): dict(position) for position in positions}
+        for body in calls:
+            number = str(body.get("rank"))
+            if not (number.isascii() and number.isdigit()) or len(number) > _LONGEST_RANK:
+                continue
+            groups = [
+                {**group, "calls": [self._shown(call) for call in _calls_of(group)[-_MOST_CALLS:]]}
+                for group in _groups(body)
+            ]
+            ranks.setdefault(number, {"rank": int(number)})["groups"] = groups
+            ranks[number]["ended"] = body.get("ended") is True
+            if body.get("where"):
+                ranks[number]["where"] = self._relative(body["where"])
+        return list(ranks.values())
+
+    def _shown(self, call: Any) -> Any:
+        """A call with its line's file relative to the job's folder."""
+        if not isinstance(call, dict):
+            return call
+        return {**call, "where": self._relative(call.get("where"))}
+
+    def _relative(self, where: Any) -> str:
+        return str(where or "").removeprefix(f"{self._context.work}/")
+
+    def _read_calls(self, with_lines: bool = False) -> list[dict[str, Any]]:
+        folders: list[Path] = sorted(self._context.errors.glob("rank-*"))
+        limit_s = _ANSWER_WITH_LINES_S if with_lines else _ANSWER_S
+        return rank_calls.read(folders, limit_s, with_lines=with_lines)
+
+
+def _is_active(before: Mapping[int, Activity], now: Mapping[int, Activity], seconds: float) -> bool:
+    if before.keys() != now.keys():
+        return True
+    return any(
+        each.runs
+        or before[root].pids != each.pids
+        or each.processor_s - before[root].processor_s > _IDLE_SHARE * seconds
+        or each.moved_bytes - before[root].moved_bytes > _IDLE_BYTES_PER_S * seconds
+        for root, each in now.items()
+    )
+
+
+def _completed(calls: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With the earlier list of each rank that had no time to answer."""
+    answered = {str(body.get("rank")) for body in calls}
+    return calls + [body for body in earlier if str(body.get("rank")) not in answered]
+
+
+def _numbers(calls: list[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
+    """How far each rank has come, in each of its groups."""
+    return {
+        (str(body.get("rank")), str(group.get("name"))): _calls_of(group)[-1:]
+        for body in calls
+        for group in _groups(body)
+    }
+
+
+def _went_on(before: Mapping[Any, list[Any]], now: Mapping[Any, list[Any]]) -> bool:
+    """By those that answered both times."""
+    return any(now[key] != before[key] for key in now.keys() & before.keys())
+
+
+def _groups(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    groups = body.get("groups")
+    return [each for each in groups if isinstance(each, dict)] if isinstance(groups, list) else []
+
+
+def _calls_of(group: Mapping[str, Any]) -> list[Any]:
+    calls = group.get("calls")
+    return calls if isinstance(calls, list) else []
