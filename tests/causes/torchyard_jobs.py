@@ -95,7 +95,7 @@ def _answer(client: Client, fault: Fault, since: float) -> Answer | None:
             end = "Failed"
         return Answer(fault.name, end, _said(job), *_code_and_delay(job))
     stalls = fault.right.ends == "stalls"
-    if stalls and job.get("stall"):
+    if stalls and job["status"] == "Running" and job.get("waiting"):
         time.sleep(_AFTER_NOTICE_S)
         answer = Answer(fault.name, "stalls", _said(client.jobs.get(fault.name).raw))
     elif waited_s > (_PATIENCE_OF_STALLS_S if stalls else _PATIENCE_S):
@@ -111,8 +111,7 @@ def _said(job: Mapping[str, Any]) -> str:
     error = job.get("error") or {}
     if error:
         return f"{error.get('message', '')}\n{error.get('hint', '')}".strip()
-    stall = job.get("stall") or {}
-    said = [str(stall.get("message", ""))] if stall else []
+    said = [str(job["waiting"])] if job.get("waiting") else []
     return "\n".join([*said, *map(str, job.get("notices") or [])])
 
 

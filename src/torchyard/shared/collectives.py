@@ -272,10 +272,10 @@ def _behind(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> 
     if not waiting or not late or len(late) >= len(last):
         return None
     call = waiting[0]
-    if inside := {rank: calls[rank][-1] for rank in late if _is_waiting(calls.get(rank))}:
-        return _apart(calls, inside, furthest)
     if skipped := _skipped(calls, late, known):
         return skipped
+    if inside := {rank: calls[rank][-1] for rank in late if _is_waiting(calls.get(rank))}:
+        return _apart(calls, inside, furthest)
     stands = known[late[0]].where
     now = f"; it stands at {stands}" if stands and len(late) == 1 else ""
     if stands and len(late) > 1:

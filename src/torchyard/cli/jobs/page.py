@@ -32,7 +32,6 @@ def page(job: Mapping[str, Any]) -> str:
                 ("Display name", plain(job.get("display_name"))),
                 ("Status", tables.status(job["status"])),
                 ("Waiting for", job.get("waiting")),
-                ("Stands still", plain((job.get("stall") or {}).get("message") or "")),
                 ("Experiment", job.get("experiment_name")),
                 ("Part of", plain(job.get("parent") or "")),
                 *(() if is_pipeline else running),

@@ -1,7 +1,7 @@
-"""Explain why a queued job has no nodes yet, in a sentence or two.
+"""Explain why a queued job has no nodes yet, or why a running one stands, in a sentence or two.
 
 Owns: the wording.
-Leaves: the rules to queue.py, quotas to quota_checks.py.
+Leaves: the rules to queue.py, quotas to quota_checks.py, ranks that stand to records/stalls.py.
 Always: gives the scheduler's own reasons, from the same tables.
 """
 
@@ -15,7 +15,7 @@ from torchyard.jobs.admission import gpus, machine, queue, queue_store, quota_ch
 from torchyard.jobs.admission.queue import Amounts, Running
 from torchyard.jobs.admission.queue_store import RunningAttempt
 from torchyard.jobs.admission.shares import Shares
-from torchyard.jobs.records import attempt_store
+from torchyard.jobs.records import attempt_store, stalls
 from torchyard.jobs.records.types import PAUSED_UNTIL, Job, Status
 from torchyard.jobs.services import Services
 from torchyard.shared.plurals import plural
@@ -30,7 +30,12 @@ _MACHINE = {
 
 
 def describe(services: Services, job: Job) -> str:
-    """Empty when it is not waiting, or when the next round starts it."""
+    """Empty when it is not waiting, or when the next round starts it.
+
+    Of a running job that is what its ranks wait for, where none of them makes progress.
+    """
+    if job.status is Status.RUNNING:
+        return _of_ranks(services.db, job)
     if job.status is Status.PROVISIONING:
         return _of_engine(services.db, job)
     if job.status is not Status.QUEUED:
@@ -80,6 +85,13 @@ def _of_engine(db: Database, job: Job) -> str:
     with db.read() as connection:
         tries = attempt_store.attempts_of(connection, job.id)
     return tries[-1].waiting_for if tries else ""
+
+
+def _of_ranks(db: Database, job: Job) -> str:
+    with db.read() as connection:
+        tries = attempt_store.attempts_of(connection, job.id)
+        nodes = attempt_store.nodes_of(connection, tries[-1].id) if tries else []
+    return stalls.message_of(nodes)
 
 
 def _describe_shortage(job: Job, every: Shares, free: Amounts, needs: Amounts) -> str:

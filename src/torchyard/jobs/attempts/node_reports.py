@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from torchyard.base import clock
 from torchyard.base.errors import InvalidInput, NotAuthenticated
 from torchyard.jobs.actions import attempt_key, job_key_of
-from torchyard.jobs.attempts import endings, root_cause, stalls
+from torchyard.jobs.attempts import endings, root_cause
 from torchyard.jobs.attempts.worker_events import (
     NodeExited,
     NodeFinalizing,
@@ -36,7 +36,7 @@ from torchyard.jobs.attempts.worker_events import (
     ServiceReported,
     WorkerEvent,
 )
-from torchyard.jobs.records import attempt_store, progress, store
+from torchyard.jobs.records import attempt_store, progress, stalls, store
 from torchyard.jobs.records.attempt_store import error_of
 from torchyard.jobs.records.row_changes import NodeColumns
 from torchyard.jobs.records.types import (
@@ -259,8 +259,8 @@ def _apply(
             reporting.request_stop(root_cause.HANG)
         case RanksStand(stand):
             _set(reporting, node, stalls.STAND, stand)
-            if stand["quiet_s"] and (stall := stalls.of_nodes(reporting.nodes)) is not None:
-                reporting.notice(stall.message, now)
+            if stand["quiet_s"] and (message := stalls.message_of(reporting.nodes)):
+                reporting.notice(message, now)
         case RanksGoOn():
             _set(reporting, node, stalls.STAND, {})
         case NodeServing():

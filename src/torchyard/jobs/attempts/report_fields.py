@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from torchyard.base.clock import from_text, to_text
 from torchyard.base.errors import InvalidInput, LimitExceeded
-from torchyard.jobs.attempts import root_cause, stalls
+from torchyard.jobs.attempts import root_cause
 from torchyard.jobs.attempts.worker_events import (
     NodeExited,
     NodeFinalizing,
@@ -33,6 +32,7 @@ from torchyard.jobs.attempts.worker_events import (
     ServiceReported,
     WorkerEvent,
 )
+from torchyard.jobs.records import stalls
 from torchyard.jobs.records.types import JobError
 
 MOST_EVENTS = 1_000
@@ -125,7 +125,7 @@ def _event(event: Mapping[str, Any], sent_steady_s: float | None) -> WorkerEvent
         ) from error
     if body is not None and not isinstance(body, Mapping):
         raise InvalidInput(f"the body of event {seq} must be an object")
-    report = _report(seq, kind, body or {}, at)
+    report = _report(seq, kind, body or {})
     return WorkerEvent(seq, at, report, _age_s(seq, event.get("steady_s"), sent_steady_s))
 
 
@@ -138,7 +138,7 @@ def _age_s(seq: int, steady_s: Any, sent_steady_s: float | None) -> float:
     return age_s if 0 <= age_s < _MOST_SECONDS else 0.0
 
 
-def _report(seq: int, kind: str, body: Mapping[str, Any], at: datetime) -> Report:
+def _report(seq: int, kind: str, body: Mapping[str, Any]) -> Report:
     exit_code, signal = _number(seq, body, "exit_code"), _number(seq, body, "signal")
     error = _error(seq, body.get("error"))
     match kind:
@@ -149,7 +149,7 @@ def _report(seq: int, kind: str, body: Mapping[str, Any], at: datetime) -> Repor
         case root_cause.HANG:
             return RanksHang()
         case "ranks_stand":
-            return RanksStand(stalls.read(body, at))
+            return RanksStand(stalls.read(body))
         case "ranks_go_on":
             return RanksGoOn()
         case "node_serving":

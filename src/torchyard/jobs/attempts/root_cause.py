@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from torchyard.base.clock import from_text, to_text
-from torchyard.jobs.attempts import stalls
+from torchyard.jobs.records import stalls
 from torchyard.jobs.records.types import AttemptNode, JobError
 from torchyard.shared import failures
 from torchyard.shared.collectives import Finding, RankCalls

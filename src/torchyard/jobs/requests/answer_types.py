@@ -88,19 +88,11 @@ class ModelName(TypedDict):
     version: int
 
 
-class Stall(TypedDict):
-    """Of a job whose ranks stand still: since when nothing has moved, and who waits for whom."""
-
-    since: str
-    message: str
-
-
 class JobDetails(TypedDict):
     """What the tables around the job's row say."""
 
     environment_hash: str
     waiting: str
-    stall: Stall | None
     stages: list[Stage]
     attempts: list[JobAttempt]
     notices: list[str]

@@ -8,7 +8,6 @@ from torchyard.base.clock import to_text
 from torchyard.base.documents import secret_variables
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
-from torchyard.jobs.attempts import stalls
 from torchyard.jobs.history import metric_rows
 from torchyard.jobs.records import attempt_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import notices_of
@@ -30,13 +29,11 @@ def job_json(services: Services, job: Job) -> answer_types.Job:
         environment_hash = store.environment_hash_of(connection, job.id)
         attempts = attempt_store.attempts_of(connection, job.id)
         tables = metric_rows.counts(connection, job.id)
-        stall = stalls.of_job(connection, job, attempts)
     points = services.history.latest(job.id)
     newest = sorted(points, key=lambda point: (-point.timestamp, point.key))
     details: JobDetails = {
         "environment_hash": environment_hash,
         "waiting": waiting_reasons.describe(services, job),
-        "stall": _stall_json(stall),
         "stages": [
             {
                 "name": span.name.value,
@@ -74,10 +71,6 @@ def _attempt_json(attempt: Attempt) -> JobAttempt:
         "exit_code": attempt.exit_code,
         "error": None if attempt.error is None else _failure_json(attempt.error),
     }
-
-
-def _stall_json(stall: stalls.Stall | None) -> answer_types.Stall | None:
-    return None if stall is None else {"since": stall.since, "message": stall.message}
 
 
 def _failure_json(error: JobError, with_details: bool = False) -> JobFailure:

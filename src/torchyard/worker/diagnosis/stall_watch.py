@@ -2,7 +2,7 @@
 
 Owns: what counts as a sign of life, how long a pause may be, what is reported of each rank.
 Leaves: whether the whole job stands, and who is to blame, to the server, which hears from all
-nodes (jobs/attempts/stalls.py); stacks to stacks.py, collectives to rank_calls.py.
+nodes (jobs/records/stalls.py); stacks to stacks.py, collectives to rank_calls.py.
 Always: nothing is ended; a job that computes, reads, writes, prints or logs is never reported, and
 a pause must be longer than any that this job went on after.
 """

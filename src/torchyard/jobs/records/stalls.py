@@ -12,14 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection
-
-from torchyard.base.clock import from_text, to_text
-from torchyard.jobs.records import attempt_store
-from torchyard.jobs.records.types import Attempt, AttemptNode, Job, NodeState, Status
+from torchyard.jobs.records.types import AttemptNode, NodeState
 from torchyard.shared import collectives
 from torchyard.shared.collectives import Finding, RankCalls
 from torchyard.shared.plurals import plural
@@ -28,14 +23,6 @@ STAND = "stand"
 _MOST_RANKS = 4096
 _SHOWN_RANKS = 8
 _TEXT = 300
-
-
-@dataclass(frozen=True)
-class Stall:
-    """`since` when nothing has moved; `message` is one sentence without a full stop."""
-
-    since: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -55,37 +42,27 @@ class _Rank:
         return f"waits in {self.waits_in} at {place}" if self.waits_in else f"stands at {place}"
 
 
-def read(body: Mapping[str, Any], at: datetime) -> dict[str, Any]:
+def read(body: Mapping[str, Any]) -> dict[str, Any]:
     """What a node reports of its ranks, as it is kept."""
     quiet_s = body.get("quiet_s")
     ranks = body.get("ranks")
     return {
         "quiet_s": quiet_s if _is_seconds(quiet_s) else 0.0,
-        "at": to_text(at),
         "ranks": [_plain(rank) for rank in ranks[:_MOST_RANKS] if isinstance(rank, Mapping)]
         if isinstance(ranks, list)
         else [],
     }
 
 
-def of_job(connection: Connection, job: Job, attempts: Sequence[Attempt]) -> Stall | None:
-    """Why a running job stands; None as long as it goes on."""
-    if job.status is not Status.RUNNING or not attempts:
-        return None
-    return of_nodes(attempt_store.nodes_of(connection, attempts[-1].id))
-
-
-def of_nodes(nodes: Sequence[AttemptNode]) -> Stall | None:
-    """Why the job stands; None as long as any of its nodes goes on."""
+def message_of(nodes: Sequence[AttemptNode]) -> str:
+    """Who waits for whom, as one sentence; empty as long as any node of the job goes on."""
     stands = [(node.node, _stand(node)) for node in nodes if node.state is NodeState.RUNNING]
     if not stands or not all(stand.get("quiet_s") for _, stand in stands):
-        return None
+        return ""
     quiet_s = min(stand["quiet_s"] for _, stand in stands)
-    last = max(stands, key=lambda each: str(each[1]["at"]))[1]
-    since = from_text(last["at"])
     finding = compared(nodes)
     said = finding.sentence if finding else _positions(list(_ranks(nodes)))
-    return Stall(to_text(since), f"{said}; nothing has moved for {quiet_s:.0f} s")
+    return f"{said}; nothing has moved for {quiet_s:.0f} s"
 
 
 def compared(nodes: Sequence[AttemptNode]) -> Finding | None:
