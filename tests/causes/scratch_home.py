@@ -21,7 +21,10 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def scratch_home() -> Iterator[Path]:
-    home = Path(tempfile.mkdtemp(prefix="torchyard-causes-"))
+    # The key of its secrets lies beside it.
+    folder = Path(tempfile.mkdtemp(prefix="torchyard-causes-"))
+    home = folder / "home"
+    home.mkdir()
     before = os.environ.get("TORCHYARD_HOME")
     os.environ["TORCHYARD_HOME"] = str(home)
     try:
@@ -33,7 +36,7 @@ def scratch_home() -> Iterator[Path]:
         if before is not None:
             os.environ["TORCHYARD_HOME"] = before
         _end_processes(home)
-        _remove(home)
+        _remove(folder)
 
 
 def _end_processes(home: Path) -> None:
