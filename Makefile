@@ -25,7 +25,7 @@ QUICK := not (smoke or end_to_end or slow or long or faults or fuzz or object_st
   format docs docs-site bench lock clean install-all versions debian-packages test-environments \
   newest-clients chromium kills-on-engines ui test-ui ui-pictures test-train test-layers \
   test-deepspeed gpu slurm slurm-programs ray ray-programs registry acpt-selftest curated-locks \
-  record-home
+  record-home causes
 
 help:
 	@echo 'make demo               train a small network on two local nodes'
@@ -44,7 +44,8 @@ help:
 	@echo 'make test-object-store  read and write data on S3 and Azure Blob servers that the tests start'
 	@echo 'make test-postgres      run the tests that use a database on a PostgreSQL that they start'
 	@echo 'make test-e2e-postgres  run real jobs, recorded in PostgreSQL'
-	@echo 'make test-faults        kill ranks, workers and servers at random; fail in 57 ways'
+	@echo 'make test-faults        kill ranks, workers and servers at random; run scripts that go wrong'
+	@echo 'make causes             run every script that goes wrong, and see what is said: LAUNCHER=torchrun'
 	@echo 'make kills-on-engines   kill what runs on a real Ray and a real Slurm at random; needs root'
 	@echo 'make test-fuzz          attack by path, link and name; fuzz the API from its schema'
 	@echo 'make test-containers    build and run images, Dockerfiles and the compose file with a real podman'
@@ -224,6 +225,11 @@ test-cgroups: setup $(KERNEL)/boot
 
 test-faults: setup
 	$(PYTEST) -s -m faults
+
+# tests/causes, with transcripts and the table: minutes, on a quiet machine.
+LAUNCHER ?= torchyard
+causes: setup
+	PYTHONPATH=tests $(BIN)/python -m causes $(LAUNCHER)
 
 # On a real Ray and a real Slurm, an hour each: KILLS=200 SEED=7 ENGINES='ray slurm joined'.
 KILLS ?= 200

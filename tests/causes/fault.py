@@ -49,7 +49,7 @@ class Right:
 
 @dataclass(frozen=True)
 class Fault:
-    """`command` is what each of `nodes` × `processes` ranks runs, in the fault's folder.
+    """`command` is what each rank runs in the fault's folder, `processes` of them on each node.
 
     `properties` and `limits` are the job's, `variables` its environment's. `never` are patterns of
     words that put the blame on the wrong one. `true_pace` leaves pauses as long as people have

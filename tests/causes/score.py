@@ -99,12 +99,18 @@ def _row(title: str, judged: Sequence[Judged]) -> str:
     return "| " + " | ".join(str(cell) for cell in [*cells, blamed or ""]) + " |"
 
 
+def report(judged: Sequence[Judged]) -> str:
+    """The table, and the transcripts of what is wrong."""
+    wrong = [transcript(each) for each in judged if not each.is_right]
+    return "\n".join([*wrong, by_kind(judged)])
+
+
 def transcript(judged: Judged) -> str:
     """What a person saw, and what was right."""
     fault, answer = judged.fault, judged.answer
-    verdict = "right" if judged.is_right else f"wrong: {', '.join(judged.wrong) or 'blame'}"
+    outcome = "right" if judged.is_right else f"wrong: {', '.join(judged.wrong) or 'blame'}"
     if judged.blames:
-        verdict += f" (blames {judged.blames})"
+        outcome += f" (blames {judged.blames})"
     code = f" [{answer.code}]" if answer.code else ""
     said = "\n".join(f"    {line}" for line in answer.text.splitlines() or ["nothing"])
-    return f"{fault.name}: {fault.about}\n  {verdict}\n  {answer.end}{code}\n{said}\n"
+    return f"{fault.name}: {fault.about}\n  {outcome}\n  {answer.end}{code}\n{said}\n"

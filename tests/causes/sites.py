@@ -1,7 +1,8 @@
 """The environments that the corpus is run in: torch as the tests pin it, built once.
 
-Owns: which environment stands for each of `fault.ENVIRONMENTS`, a home that ends with the run.
-Leaves: building to end_to_end.shared_torch, running to the launchers' modules.
+Owns: which environment stands for each of `fault.ENVIRONMENTS`.
+Leaves: building to end_to_end.shared_torch, the home folder to scratch_home.py, running to the
+launchers' modules.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 from causes import torchrun_runs, torchyard_jobs
 from causes.fault import Fault
 from causes.score import Answer
+from causes.scratch_home import scratch_home
 from end_to_end.shared_torch import SharedTorch
-from faults.corpus import scratch_home
 
 _SHARED = Path(os.environ.get("TORCHYARD_TEST_ENVIRONMENTS") or ".test-environments")
 

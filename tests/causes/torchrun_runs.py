@@ -27,6 +27,8 @@ from causes.score import Answer
 _PATIENCE_S, _PATIENCE_OF_STALLS_S = 120.0, 45.0
 _LAST_LINES = 20
 _SUMMARY = re.compile(r"Root Cause \(first observed failure\):.*", re.DOTALL)
+# Whatever needs no shell.
+_SCRIPT = re.compile(r"python [\w./-]+\.py(?: [\w./=-]+)*")
 _WRAPPER = """
 import runpy, sys
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -85,10 +87,11 @@ def _run(fault: Fault, python: Path) -> Answer:
 def _launch(
     fault: Fault, folder: Path, wrapper: Path, python: Path, node: int, port: int, output: Path
 ) -> subprocess.Popen[bytes]:
-    words = shlex.split(fault.command)
-    is_script = words[0] == "python" and len(words) > 1 and words[1].endswith(".py")
+    is_script = _SCRIPT.fullmatch(fault.command) is not None
     program = (
-        [str(wrapper), *words[1:]] if is_script else ["--no-python", "sh", "-c", fault.command]
+        [str(wrapper), *shlex.split(fault.command)[1:]]
+        if is_script
+        else ["--no-python", "bash", "-c", fault.command]
     )
     variables: Mapping[str, str] = {
         **os.environ,
@@ -102,7 +105,8 @@ def _launch(
             [
                 str(python), "-m", "torch.distributed.run", f"--nnodes={fault.nodes}",
                 f"--nproc-per-node={fault.processes}", f"--node-rank={node}",
-                "--master-addr=127.0.0.1", f"--master-port={port}", *program,
+                "--master-addr=127.0.0.1", f"--master-port={port}",
+                f"--log-dir={folder.parent / 'logs'}", *program,
             ],
             cwd=folder, env=dict(variables), stdout=file, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, start_new_session=True,

@@ -1,7 +1,7 @@
 """Run faults as torchyard's jobs, and read what it says first about each.
 
 Owns: a server of its own, the job of each fault, waiting for its end or for the notice of a stall.
-Leaves: the home folder to faults.fault_site; what is right to score.py.
+Leaves: the home folder to scratch_home.py; what is right to score.py.
 Always: nothing is left running at the end.
 """
 

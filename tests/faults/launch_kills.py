@@ -30,7 +30,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faults.fault_site import ENDED, Site, made, percentile
-from faults.scripts import RING
 from torchyard.shared.processes import Process, read, send
 
 LIMIT_S = 120.0
@@ -38,8 +37,30 @@ FIRST_S = 2.0
 _LONGEST_AWAY_S = 3.0
 # Longer than the job takes by itself, so that none is called stuck that only was late.
 _ROUND_S = 240.0
-SCRIPT = f"""
-{RING}
+# Each rank holds a connection to rank 0, and one that is gone breaks it for the others, as in gloo.
+SCRIPT = """
+import os, socket, time
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+ADDRESS = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+peers = []
+
+def join():
+    if RANK == 0:
+        listener = socket.create_server(ADDRESS, backlog=64)
+        while len(peers) < SIZE - 1:
+            peers.append(listener.accept()[0])
+        for peer in peers:
+            peer.sendall(b"g")
+        return
+    while True:
+        try:
+            peers.append(socket.create_connection(ADDRESS))
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    if not peers[0].recv(1):
+        raise ConnectionResetError("Connection closed by peer")
+
 join()
 print("joined", flush=True)
 for step in range(30):

@@ -51,6 +51,7 @@ READERS_OF_VARIABLES = (
 # Suites that are about more than one package, and folders of what tests use.
 CROSS_CUTTING = {
     "attacks": "hostile paths, links and names against every program",
+    "causes": "what is said when distributed training goes wrong",
     "compat": "the packages below compat/",
     "cgroup_machine": "limits of jobs on a kernel of their own, in QEMU",
     "containers": "images and Dockerfiles with a real podman",

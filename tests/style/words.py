@@ -20,6 +20,8 @@ PATHS: tuple[str, ...] = ("src", "tests", "benchmarks", "tools", "docs", "exampl
 PATHS += ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 # This file names the words itself.
 NOT_OURS = {"__pycache__", "node_modules", "style"}
+# Scripts as users write them, some of them not even Python.
+FAULTS = (ROOT / "tests/causes/faults", ROOT / "tests/causes/held_back")
 
 # American spelling, in identifiers as in prose.
 SPELLING = {"cancelled": "canceled", "cancelling": "canceling"}
@@ -74,7 +76,8 @@ def places(paths: Sequence[Path] = ()) -> Iterator[Place]:
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths or [ROOT / name for name in PATHS]:
         for file in [path] if path.is_file() else sorted(path.rglob("*")):
-            if file.suffix in (".py", ".md", ".sh") and not NOT_OURS & set(file.parts):
+            is_ours = not NOT_OURS & set(file.parts) and not set(FAULTS) & set(file.parents)
+            if file.suffix in (".py", ".md", ".sh") and is_ours:
                 yield file
 
 

@@ -316,6 +316,17 @@ def test_a_stopped_rank_may_have_failed_before(context: DiagnosisContext) -> Non
     assert failure is not None and failure.message.startswith("rank 2 on node 1 failed: ValueError")
 
 
+@pytest.mark.parametrize(
+    ("code", "signum"), [(3, 0), (120, 0), (126, 0), (127, 0), (137, 0), (137, 9), (139, 11)]
+)
+def test_the_exit_code_of_the_cause_is_the_jobs(
+    code: int, signum: int, context: DiagnosisContext
+) -> None:
+    exits = [ended(2, NOW + 1), ended(1, NOW, code, signal=signum)]
+    failure = diagnosis.root_cause(exits, context, NOW + 2)
+    assert failure is not None and failure.exit_code == code
+
+
 def test_failures_after_a_stop_are_not_the_cause(context: DiagnosisContext) -> None:
     record(context, 0, NOW + 0.5, "RuntimeError", "interrupted by SIGTERM")
     stopped_exits = [

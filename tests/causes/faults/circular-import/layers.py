@@ -1,0 +1,3 @@
+from model import SIZE  # here
+
+Layer = SIZE

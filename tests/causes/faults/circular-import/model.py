@@ -1,0 +1,4 @@
+from layers import Layer
+
+SIZE = 1
+print(Layer)

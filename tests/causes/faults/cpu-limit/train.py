@@ -1,0 +1,3 @@
+total = 0
+while True:
+    total += 1

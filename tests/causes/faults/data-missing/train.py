@@ -1,0 +1,2 @@
+with open("/data/imagenet/train.csv") as file:  # here
+    rows = file.readlines()

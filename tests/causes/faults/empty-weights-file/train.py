@@ -1,0 +1,4 @@
+import pickle
+
+with open("weights.pkl", "rb") as file:
+    weights = pickle.load(file)  # here

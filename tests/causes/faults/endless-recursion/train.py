@@ -1,0 +1,5 @@
+def flatten(tree):
+    return flatten([tree])  # here
+
+
+flatten([])

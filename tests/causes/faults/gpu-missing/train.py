@@ -1,0 +1,3 @@
+import torch
+
+weights = torch.zeros(1, device="cuda")  # here

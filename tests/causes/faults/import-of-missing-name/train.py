@@ -1,0 +1,3 @@
+from json import loadz  # here
+
+print(loadz)

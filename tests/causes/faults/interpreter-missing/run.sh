@@ -1,0 +1,2 @@
+#!/opt/none/bash
+python train.py

@@ -1,0 +1,8 @@
+import os
+
+
+def check():
+    os.abort()  # here
+
+
+check()

@@ -1,0 +1,1 @@
+rows = bytearray(1 << 46)  # here

@@ -1,0 +1,3 @@
+import cv2  # here
+
+flip = cv2.flip

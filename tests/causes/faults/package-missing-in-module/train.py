@@ -1,0 +1,3 @@
+import augment
+
+print(augment.flip)

@@ -1,0 +1,3 @@
+from skimage.transform import resize  # here
+
+print(resize)

@@ -1,0 +1,3 @@
+set -e
+python train.py
+echo trained

@@ -1,0 +1,4 @@
+import subprocess
+import sys
+
+sys.exit(subprocess.run(["bash", "-c", "python tokenizer.py"]).returncode)

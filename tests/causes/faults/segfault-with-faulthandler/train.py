@@ -1,0 +1,11 @@
+import ctypes
+import faulthandler
+
+faulthandler.enable()
+
+
+def native_op():
+    ctypes.string_at(0)  # here
+
+
+native_op()

@@ -1,0 +1,5 @@
+import os
+import signal
+
+# Stands for somebody else who does it.
+os.kill(os.getpid(), signal.SIGKILL)

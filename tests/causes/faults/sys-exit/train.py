@@ -1,0 +1,8 @@
+import sys
+
+
+def main():
+    sys.exit(3)  # here
+
+
+main()

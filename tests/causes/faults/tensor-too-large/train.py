@@ -1,0 +1,3 @@
+import torch
+
+batch = torch.empty(1 << 50)  # here
