@@ -49,7 +49,7 @@ class Right:
 
 @dataclass(frozen=True)
 class Fault:
-    """`command` is what each of `nodes` × `processes` ranks runs, in the fault's folder.
+    """`command` is what each of `nodes` x `processes` ranks runs, in the fault's folder.
 
     `properties` and `limits` are the job's, `variables` its environment's. `never` are patterns of
     words that put the blame on the wrong one. `true_pace` leaves pauses as long as people have
