@@ -78,6 +78,7 @@ def _run(fault: Fault, python: Path) -> Answer:
             with contextlib.suppress(OSError):
                 os.killpg(each.pid, signal.SIGKILL)
             each.wait()
+        _end_processes(scratch)
         end = "still Running" if None in codes else "Failed" if any(codes) else "Completed"
         return Answer(
             fault.name, end, _said([file.read_text(errors="replace") for file in outputs])
@@ -111,6 +112,14 @@ def _launch(
             cwd=folder, env=dict(variables), stdout=file, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
+
+
+def _end_processes(scratch: str) -> None:
+    """Ranks have sessions of their own and outlive a killed launcher; a variable tells them."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{scratch}/".encode() in (folder / "environ").read_bytes():
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _said(outputs: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
 import torch
 import torch.distributed as dist
-from data import download
 from torch.nn.parallel import DistributedDataParallel
+
+from data import download
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()

@@ -13,5 +13,5 @@ rank = int(os.environ["RANK"])
 config = {"layers": 3} if rank == 2 else {"layers": 2}
 dist.init_process_group("gloo")
 model = DistributedDataParallel(build(**config))  # here
-for step in range(5):
+for _ in range(5):
     model(torch.randn(4, 8)).sum().backward()

@@ -9,6 +9,6 @@ words = SHARDS[dist.get_rank()].split()
 vocabulary = {word: number for number, word in enumerate(sorted(set(words)))}
 model = torch.nn.Sequential(torch.nn.Embedding(len(vocabulary), 8), torch.nn.Linear(8, 2))
 model = DistributedDataParallel(model)  # here
-for step in range(5):
+for _ in range(5):
     loss = model(torch.tensor([vocabulary[word] for word in words])).square().mean()
     loss.backward()

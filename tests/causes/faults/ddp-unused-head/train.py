@@ -17,7 +17,7 @@ class Classifier(torch.nn.Module):
 dist.init_process_group("gloo")
 model = DistributedDataParallel(Classifier())
 optimizer = torch.optim.AdamW(model.parameters())
-for step in range(10):
+for _ in range(10):
     optimizer.zero_grad()
     loss = model(torch.randn(8, 16)).square().mean()  # here
     loss.backward()

@@ -8,7 +8,7 @@ resumed = {"confusion": torch.zeros(10, 10), "loss": torch.zeros(1)}
 if rank == 1:
     metrics = resumed
 for epoch in range(3):
-    for name, value in metrics.items():
+    for value in metrics.values():
         dist.all_reduce(value)  # here
     if rank == 0:
         print(f"epoch {epoch} loss {metrics['loss'].item()}", flush=True)

@@ -6,7 +6,7 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 model = DistributedDataParallel(torch.nn.Linear(8, 2))
 statistics = {"rank": rank, "losses": []}
-for step in range(10):
+for _ in range(10):
     loss = model(torch.randn(4, 8)).square().mean()
     loss.backward()
     statistics["losses"].append(loss.item())
