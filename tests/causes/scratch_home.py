@@ -24,7 +24,7 @@ def scratch_home() -> Iterator[Path]:
     # The key of its secrets lies beside it.
     folder = Path(tempfile.mkdtemp(prefix="torchyard-causes-"))
     home = folder / "home"
-    home.mkdir()
+    home.mkdir(mode=0o700)
     before = os.environ.get("TORCHYARD_HOME")
     os.environ["TORCHYARD_HOME"] = str(home)
     try:

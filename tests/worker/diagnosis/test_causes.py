@@ -553,3 +553,24 @@ def test_a_folder_that_cd_misses_is_told_from_where_paths_count() -> None:
     text = "/bin/bash: line 1: cd: src: No such file or directory"
     match = causes.match_text(text, has_peers=False)
     assert match is not None and "with `code: src` there is no `src` in it" in match.hint
+
+
+def test_an_exception_group_is_told_by_its_first_error() -> None:
+    text = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "train.py", line 10, in <module>\n'
+        "  | ExceptionGroup: some shards failed (2 sub-exceptions)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "train.py", line 4, in load\n'
+        "    | ValueError: bad shard 3\n"
+        "    +---------------- 2 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "train.py", line 4, in load\n'
+        "    | ValueError: bad shard 5\n"
+        "    +------------------------------------\n"
+    )
+    group = artifacts.Trace("ExceptionGroup", "some shards failed (2 sub-exceptions)", (), text)
+    error = artifacts.original_error(group)
+    assert error.title == "ValueError: bad shard 3"
+    assert [(frame.file, frame.line) for frame in error.frames] == [("train.py", 4)]

@@ -157,7 +157,7 @@ MARKS = {
     "atexit raises": ".end",
     "SystemExit": ".quit",
     "exit()": ".quit",
-    "os._exit": ".stack",
+    "os._exit": ".stack.place",
     "abort": ".stack",
     "exception": "",
     "sys.exit(3)": "",

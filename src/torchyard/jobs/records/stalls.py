@@ -95,14 +95,14 @@ def node_of(nodes: Sequence[AttemptNode], rank: int) -> int | None:
 
 def _odd_one(ranks: Sequence[_Rank]) -> Finding | None:
     """The one rank that is elsewhere than all others, where those are at one line."""
-    places = Counter(rank.stands for rank in ranks)
-    if len(places) != 2 or len(ranks) < 3 or min(places.values()) != 1:
+    places = Counter(rank.where for rank in ranks if rank.where)
+    if len(places) != 2 or places.total() < 3 or min(places.values()) != 1:
         return None
     (usual, _), (odd, _) = places.most_common(2)
-    rank = next(rank for rank in ranks if rank.stands == odd)
-    others = next(rank for rank in ranks if rank.stands == usual)
+    rank = next(rank for rank in ranks if rank.where == odd)
+    others = next(rank for rank in ranks if rank.where == usual)
     return Finding(
-        f"rank {rank.number} {odd}, the others {_of_several(usual, ())}",
+        f"rank {rank.number} {rank.stands}, the others {_of_several(others.stands, ())}",
         (rank.number,),
         others.waits_in,
         rank.where,

@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
 _TERMINATE = "terminate called after throwing an instance of "
+_GROUP_START, _GROUP_BAR = "+---------------- 1 ----------------", re.compile(r"^ {2,40}\| ?")
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
 _TRACEBACK_START = "Traceback (most recent call last):"
 # The last part of an error's name has a capital letter behind its first character.
@@ -206,6 +208,15 @@ def ended_abruptly(folder: Path, pid: int) -> bool:
     return (folder / f"{pid}.stack").exists()
 
 
+def abrupt_end(folder: Path, pid: int) -> Frame | None:
+    """Where this process called `os._exit`; None if that isn't known."""
+    line, _, rest = text_of(folder / f"{pid}.place").partition(" ")
+    function, _, file = rest.partition(" ")
+    if not _NUMBER.fullmatch(line) or not file:
+        return None
+    return Frame(file[-_LONGEST_PATH:], int(line), function[:_LONGEST_CODE])
+
+
 def ended_orderly(folder: Path, pid: int) -> bool:
     """Whether this process was a Python that came to its end without an error."""
     return ended_well(folder, pid) or (folder / f"{pid}.quit").exists()
@@ -274,8 +285,15 @@ def child_traces(text: str) -> list[Trace]:
 def original_error(trace: Trace) -> Trace:
     """The child's error if the message contains one, otherwise the error itself.
 
-    DataLoader and torch.multiprocessing pass a child's traceback on as text.
+    DataLoader and torch.multiprocessing pass a child's traceback on as text, and an ExceptionGroup
+    has those of its errors behind bars.
     """
+    if _GROUP_START in trace.text:
+        inner_lines = trace.text.split(_GROUP_START, 1)[1].splitlines()[1:]
+        ends = takewhile(lambda line: not line.lstrip().startswith("+-"), inner_lines)
+        error = _trace("\n".join(_GROUP_BAR.sub("", line) for line in ends))
+        if error is not None and error.frames:
+            return error
     for marker in (
         "Original Traceback",
         "terminated with the following error:",

@@ -312,6 +312,18 @@ RULES: tuple[Rule, ...] = (
         "MLFLOW_RUN_ID names the job's run, which a tracking store of the script's own does not "
         "have: leave out `set_tracking_uri`, or `unset MLFLOW_RUN_ID` before the script",
     ),
+    Rule(
+        "import_failed",
+        r"partially initialized module '(?P<module>[\w.]{1,200})'",
+        "two files import each other: `{module}` is used before its own first lines have run; "
+        "import it in the function that needs it, or move what both need into a third file",
+    ),
+    Rule(
+        "import_failed",
+        r"/python[\d.]{0,8}: No module named '?(?P<missing>[\w.]{1,200})",
+        "`python -m {missing}` finds no such module: it is not in the job's `code`, or the "
+        "environment lacks the package that has it",
+    ),
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
         "import_failed",

@@ -437,9 +437,13 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
             hint = nearest or (causes.OWN_PATH if context.own_path else hint)
         return _Finding(match.code, match.line[:_TITLE], hint, match.consequence)
     if artifacts.ended_abruptly(folder, exit.pid):
-        description = "it exited abruptly, by os._exit or a library"
+        at = artifacts.abrupt_end(folder, exit.pid)
+        how = f"by os._exit{location_of(at, context)}" if at else "by os._exit or a library"
         return _Finding(
-            "hard_exit", description, "look for calls of `os._exit`, which exits without a message"
+            "hard_exit",
+            f"it exited abruptly, {how}",
+            "look for calls of `os._exit`, which exits without a message",
+            frames=(at,) if at else (),
         )
     if exit.exit_code == _UNWRITTEN and artifacts.last_orderly_end(folder):
         description = "Python could not write the rest of its output when it ended"

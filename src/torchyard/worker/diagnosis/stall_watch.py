@@ -27,7 +27,7 @@ _TIMES_LONGEST = 3.0
 _IDLE_SHARE, _IDLE_BYTES_PER_S = 0.02, 16 << 10
 # With lines a rank first reads the tables of symbols of all of torch.
 _ANSWER_S, _ANSWER_WITH_LINES_S = 1.5, 10.0
-_MOST_CALLS, _LONGEST_RANK = 24, 9
+_MOST_CALLS, _LONGEST_RANK = 12, 9
 
 
 class StallWatch:

@@ -37,6 +37,8 @@ STACKS_SIGNAL = 57
 _STACK, _END, _QUIT = ".stack", ".end", ".quit"
 # Which rank it was, and who started it, of a Python that leaves with code 0.
 _LEFT = ".left"
+# Where a Python was that left by `os._exit` with another code.
+_PLACE = ".place"
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
 
 
@@ -145,13 +147,27 @@ def _watch_abrupt_exits() -> None:
 
     def _exit(status: int) -> None:
         try:
-            if status == 0 and os.getpid() == _Life.pid and _is_near_command():
-                _note_leaving()
+            if os.getpid() == _Life.pid and _is_near_command():
+                if status == 0:
+                    _note_leaving()
+                else:
+                    _note_place(sys._getframe(1))
         except Exception:
             pass
         before(status)
 
     setattr(os, "_exit", _exit)  # noqa: B010
+
+
+def _note_place(frame: "Any") -> None:
+    """Where `os._exit` was called, of which nothing else tells."""
+    name = _Life.dump[: -len(_STACK)] + _PLACE
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        place = f"{frame.f_lineno} {frame.f_code.co_name} {frame.f_code.co_filename}"
+        os.write(file, place.encode("utf-8", "replace"))
+    finally:
+        os.close(file)
 
 
 def _note_exit(status: "Any") -> None:
