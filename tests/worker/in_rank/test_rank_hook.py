@@ -169,7 +169,7 @@ def marks(end: str, packages: Path, tmp_path: Path, python: str) -> str:
     script.write_text(ENDS[end])
     run(script, packages, tmp_path / "errors", python)
     suffixes = {file.suffix for file in (tmp_path / "errors").iterdir()}
-    return "".join(suffixes - {".json"})
+    return "".join(sorted(suffixes - {".json"}, reverse=True))
 
 
 @pytest.mark.parametrize("end", MARKS)

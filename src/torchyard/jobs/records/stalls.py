@@ -113,6 +113,8 @@ def _positions(ranks: Sequence[_Rank]) -> str:
     places: dict[str, list[int]] = {}
     for rank in sorted(ranks, key=lambda rank: rank.number):
         places.setdefault(rank.stands, []).append(rank.number)
+    if len(places) == 1 and len(ranks) > 1:
+        return f"all ranks {_of_several(next(iter(places)), ())}"
     parts = [
         f"{plural('rank', len(numbers))} {', '.join(map(str, numbers[:_SHOWN_RANKS]))}"
         f"{' and others' if len(numbers) > _SHOWN_RANKS else ''} {_of_several(stands, numbers)}"

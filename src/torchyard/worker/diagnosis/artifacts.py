@@ -17,6 +17,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from torchyard.worker.in_rank.collectives_hook import ENDING
+
 _LOG_TAIL_BYTES = 64 << 10
 _MAX_RECORDS = 200
 _MAX_RECORDS_BYTES = 4 << 20
@@ -206,6 +208,11 @@ def thrown(text: str) -> str:
 def ended_abruptly(folder: Path, pid: int) -> bool:
     """Whether this process was a Python that exited without Python's own shutdown."""
     return (folder / f"{pid}.stack").exists()
+
+
+def has_collectives(folder: Path) -> bool:
+    """Whether a Python of the rank had imported torch.distributed."""
+    return any(folder.glob(f"*{ENDING}*"))
 
 
 def abrupt_end(folder: Path, pid: int) -> Frame | None:

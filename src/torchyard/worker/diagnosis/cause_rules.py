@@ -151,6 +151,19 @@ RULES: tuple[Rule, ...] = (
     ),
     # Between ranks
     Rule(
+        "network_interface_missing",
+        r"Unable to find (?:address for|interface)[: ]{1,3}(?P<interface>[\w.:-]{1,60})",
+        "the machine has no network interface `{interface}`, or that has no address: leave out "
+        "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, or name one that `ip -brief address` lists",
+    ),
+    Rule(
+        "model_mismatch",
+        r"DDP expects same model across all ranks"
+        r"|appears not to match (?:sizes|strides) of the same param",
+        "all ranks must build the same model, with the same parameters in the same order: check "
+        "what it is built from on each rank, such as a configuration or a vocabulary",
+    ),
+    Rule(
         "port_in_use",
         r"EADDRINUSE|[Aa]ddress already in use",
         "another program, or another rank of this job, uses the port: let one rank of a node bind "

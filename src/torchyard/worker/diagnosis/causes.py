@@ -56,6 +56,9 @@ _SEARCHED = 8_000
 _LONGEST_NAME = 200
 # A connection lost in these files is one to a data-loader worker.
 DATA_LOADER_FILES = ("torch/utils/data/dataloader.py", "/multiprocessing/connection.py")
+CONNECTION_ERRORS = ("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError",
+                     "BrokenPipeError")  # fmt: skip
+CONNECTION_FAILED = "ConnectionError"
 DATA_WORKER_LOST = "DataLoader worker exited unexpectedly"
 # Also what a file that is locked or not ready raises: only a fork says that there are too many.
 FORK_ERROR = "BlockingIOError"

@@ -284,6 +284,7 @@ def _is_peers_fault(trace: Trace) -> bool:
 
 
 def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Finding:
+    folder = context.records_folder(exit.rank.rank)
     original = artifacts.original_error(trace)
     match = causes.match_text(
         f"{original.title}", has_peers=context.has_peers, exit_code=exit.exit_code
@@ -292,6 +293,8 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         match = causes.match_text(
             trace.title, has_peers=context.has_peers, exit_code=exit.exit_code
         )
+    if match is not None and match.code == failures.PEER_LOST and _is_of_a_server(original, folder):
+        match = causes.match_text(causes.CONNECTION_FAILED, has_peers=False)
     if all(file in trace.text for file in causes.DATA_LOADER_FILES):
         match = causes.match_text(causes.DATA_WORKER_LOST, has_peers=False)
     elif original.type == causes.FORK_ERROR and "fork" in trace.text:
@@ -318,6 +321,13 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         trace.text,
         original.title[:_TITLE],
     )
+
+
+def _is_of_a_server(error: Trace, folder: Path) -> bool:
+    """Whether a connection was lost outside of torch in a rank whose peers it reaches by torch."""
+    is_plain = error.type in causes.CONNECTION_ERRORS
+    is_of_torch = any("/torch/" in frame.file for frame in error.frames)
+    return is_plain and not is_of_torch and artifacts.has_collectives(folder)
 
 
 def _missing_program(error: Trace) -> str:

@@ -9,13 +9,13 @@ Always: an error in the diagnosis never hides a rank's failure.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from torchyard.shared import disk
 from torchyard.shared.failures import STOPPED_EXIT, Failure
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
-from torchyard.worker.launch.ranks import Gang, RankExit
+from torchyard.worker.launch.ranks import Gang, Rank, RankExit
 from torchyard.worker.server.control import OVER, PEER_LOST, SIGNAL, TIMEOUT, Control
 
 # `diagnosis` is imported where it is needed, because most jobs succeed.
@@ -141,6 +141,21 @@ def hidden_failures(
 
     try:
         return list(hidden_failures.notices(exits, context, command))
+    except Exception:
+        traceback.print_exc()
+        return []
+
+
+def silent_faults(
+    ranks: Sequence[Rank], *, command: str, has_logged: bool, has_gpus: bool
+) -> list[str]:
+    """What may be wrong with the work of ranks that succeeded, one sentence each."""
+    from torchyard.worker.diagnosis import silent_faults
+
+    try:
+        return list(
+            silent_faults.notices(ranks, command=command, has_logged=has_logged, has_gpus=has_gpus)
+        )
     except Exception:
         traceback.print_exc()
         return []

@@ -37,6 +37,8 @@ STACKS_SIGNAL = 57
 _STACK, _END, _QUIT = ".stack", ".end", ".quit"
 # Which rank it was, and who started it, of a Python that leaves with code 0.
 _LEFT = ".left"
+# Those of `sys.excepthook`.
+_HOOK_ARGUMENTS = 3
 # Where a Python was that left by `os._exit` with another code.
 _PLACE = ".place"
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
@@ -148,6 +150,7 @@ def _watch_abrupt_exits() -> None:
     def _exit(status: int) -> None:
         try:
             if os.getpid() == _Life.pid and _is_near_command():
+                _note_lost_error(sys._getframe(1))
                 if status == 0:
                     _note_leaving()
                 else:
@@ -157,6 +160,17 @@ def _watch_abrupt_exits() -> None:
         before(status)
 
     setattr(os, "_exit", _exit)  # noqa: B010
+
+
+def _note_lost_error(frame: "Any") -> None:
+    """The error that `os._exit` hides: where it was handled, or by a hook that was given it."""
+    error = sys.exc_info()[1]
+    if error is None and frame.f_code.co_argcount == _HOOK_ARGUMENTS:
+        given = [frame.f_locals.get(name) for name in frame.f_code.co_varnames[:_HOOK_ARGUMENTS]]
+        error = given[1] if isinstance(given[1], BaseException) else None
+    if error is not None and not isinstance(error, SystemExit):
+        _save_collectives(error.__traceback__)
+        _record("exception", type(error), error, error.__traceback__)
 
 
 def _note_place(frame: "Any") -> None:

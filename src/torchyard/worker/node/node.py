@@ -307,6 +307,8 @@ class Node:
         exits, command = self._gang.exits, self._plan.command
         for message in outcome.hidden_failures(exits, self._context, command):
             self._notice(message)
+        if not rank_failed and not self._control.stopped:
+            self._tell_silent_faults()
         reason = self._control.reason
         if watches is not None and reason == HANG:
             return watches.hang()
@@ -324,6 +326,20 @@ class Node:
         if launch is not None:
             return launch.failure()
         return None
+
+    def _tell_silent_faults(self) -> None:
+        outputs = self._folders.work / "outputs"
+        named = self._folders.outputs
+        has_files = any(any(folder.iterdir()) for folder in (outputs, named) if folder.is_dir())
+        plan = self._plan
+        for message in outcome.silent_faults(
+            [exit.rank for exit in self._gang.exits],
+            command=plan.command,
+            has_logged=has_files or self._relay.logged > 0,
+            has_gpus=bool(plan.gpus_per_node or plan.rehearsed_gpus)
+            or any(Path("/dev").glob("nvidia[0-9]*")),
+        ):
+            self._notice(message)
 
     def _preflight(self) -> Preflight | None:
         mode = self._plan.preflight

@@ -1,0 +1,80 @@
+"""What is told of a job that succeeded, by what it printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchyard.worker.diagnosis import silent_faults
+from torchyard.worker.launch.ranks import Rank
+
+
+def told(
+    folder: Path, *logs: str, command: str = "python train.py", has_logged: bool = False,
+    has_gpus: bool = False,
+) -> list[str]:  # fmt: skip
+    ranks = []
+    for number, text in enumerate(logs):
+        log = folder / f"std_log_process_{number}.txt"
+        log.write_text(text)
+        ranks.append(Rank(number, number, log, log.name))
+    return list(
+        silent_faults.notices(ranks, command=command, has_logged=has_logged, has_gpus=has_gpus)
+    )
+
+
+STEPS = "".join(f"step {step} loss {1 / (step + 1):.4f}\n" for step in range(7))
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        ("".join(f"step {step} loss nan\n" for step in range(7, 20)), "`loss` is NaN from `step 7"),
+        (
+            "".join(f"step {step}: loss=NaN\n" for step in range(7, 12)),
+            "from `step 7: loss=NaN` on",
+        ),
+        ("".join(f"perplexity: inf, {step}\n" for step in range(5)), "`perplexity` is infinite"),
+        ("step 7 loss nan\nstep 8 loss 0.3\nstep 9 loss nan\n", ""),
+        ("nan values were dropped\ninformation inf\n", ""),
+    ],
+)
+def test_a_figure_that_is_lost_until_the_end_is_told(tail: str, words: str, tmp_path: Path) -> None:
+    sentences = told(tmp_path, STEPS + tail, STEPS)
+    assert len(sentences) == bool(words)
+    assert all(words in each and each.startswith("rank 0: ") for each in sentences)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_told"), [("0.693147", True), ("0.0000", False), ("1e-7", True)]
+)
+def test_a_loss_that_never_changes_is_told(value: str, is_told: bool, tmp_path: Path) -> None:
+    sentences = told(tmp_path, f"epoch 1 loss {value}\n" * 30 + "seed 42\n" * 30)
+    assert len(sentences) == is_told
+
+
+def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path: Path) -> None:
+    assert "nothing" not in told(tmp_path, "", "")[0] and len(told(tmp_path, "", "")) == 1
+    assert not told(tmp_path, "")
+    assert not told(tmp_path, "", "", has_logged=True)
+    assert not told(tmp_path, "", "done\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "asks"),
+    [
+        ("python train.py --accelerator gpu --devices 2", True),
+        ("python train.py --device=cuda:0", True),
+        ("python train.py --no-cuda", False),
+        ("python gpu.py --out cuda.txt", False),
+    ],
+)
+def test_a_gpu_that_is_asked_for_and_not_there(command: str, asks: bool, tmp_path: Path) -> None:
+    assert len(told(tmp_path, "x", command=command)) == asks
+    assert not told(tmp_path, "x", command=command, has_gpus=True)
+
+
+def test_only_a_few_are_told(tmp_path: Path) -> None:
+    text = "".join(f"a{number} nan\n" * 3 for number in range(50))
+    assert len(told(tmp_path, text)) == 3
