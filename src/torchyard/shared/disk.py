@@ -18,6 +18,7 @@ from torchyard.shared.failures import Failure
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BROKEN = frozenset({errno.EIO, errno.EROFS})
 # Enough for a traceback.
+_NEARLY_FULL = 0.1
 _TRACEBACK_BYTES = 1 << 14
 # The folders of a node, by their names in messages.
 _PLACES = ("work", "inputs", "inputs-fetched", "outputs-named", "env", "tmp", "spool", "errors")
@@ -47,6 +48,14 @@ class LogStream:
 
 def is_to_blame(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL | _BROKEN
+
+
+def is_nearly_full(folder: Path) -> bool:
+    try:
+        free = os.statvfs(folder)
+    except OSError:
+        return False
+    return free.f_bavail < free.f_blocks * _NEARLY_FULL
 
 
 def suspected(failure: Failure, folder: Path) -> Failure:

@@ -17,7 +17,7 @@ STOPPED_EXIT = 143
 
 PEER_LOST = "peer_lost"
 """A lost connection tells least of why: whatever else a rank that waited says is more."""
-WAITED_IN_VAIN = (PEER_LOST, "collective_timeout", "rendezvous_timeout")
+WAITED_IN_VAIN = (PEER_LOST, "collective_timeout", "rendezvous_timeout", "rendezvous_failed")
 """Failures of a rank that waits for one that does not come."""
 
 _TERMINATED = "terminated"
@@ -60,11 +60,13 @@ def with_early_exit(failure: Failure, early: Mapping[str, Any]) -> Failure:
     """The failure of a rank that waited, naming the one that had left.
 
     Args:
-        early: its `rank`, `node`, `exit_code` and time `at`.
+        early: its `rank`, `node`, `exit_code` and time `at`; `error` if it hid one.
     """
+    why = f", after {early['error']}" if early.get("error") else ""
     message = (
         f"rank {early['rank']} on node {early['node']} exited with code {early['exit_code']} at "
-        f"{str(early['at'])[11:19]} UTC, while other ranks still waited for it: {failure.message}"
+        f"{str(early['at'])[11:19]} UTC{why}, while other ranks still waited for it: "
+        f"{failure.message}"
     )
     details = {**failure.details, "early_exit": dict(early)}
     return Failure(failure.code, message, _EARLY_EXIT_HINT, failure.exit_code, details)

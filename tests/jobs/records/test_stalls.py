@@ -37,7 +37,7 @@ def test_a_job_stands_only_if_all_of_its_nodes_do() -> None:
     assert stalls.message_of([standing(0, waits), standing(1, late, quiet_s=0.0)]) == ""
     said = stalls.message_of([standing(0, waits), standing(1, late, quiet_s=40.0)])
     assert said.startswith("rank 1 has not called all_reduce number 2")
-    assert said.endswith("stands at data.py line 9; nothing has moved for 31 s")
+    assert said.endswith("stands at data.py line 9; no progress for 31 s")
 
 
 def test_without_collectives_the_one_rank_that_is_elsewhere_is_named() -> None:

@@ -41,7 +41,7 @@ STEPS = "".join(f"step {step} loss {1 / (step + 1):.4f}\n" for step in range(7))
     ],
 )
 def test_a_figure_that_is_lost_until_the_end_is_told(tail: str, words: str, tmp_path: Path) -> None:
-    sentences = told(tmp_path, STEPS + tail, STEPS)
+    sentences = told(tmp_path, STEPS + tail)
     assert len(sentences) == bool(words)
     assert all(words in each and each.startswith("rank 0: ") for each in sentences)
 
@@ -55,7 +55,8 @@ def test_a_loss_that_never_changes_is_told(value: str, is_told: bool, tmp_path: 
 
 
 def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path: Path) -> None:
-    assert "nothing" not in told(tmp_path, "", "")[0] and len(told(tmp_path, "", "")) == 1
+    (sentence,) = told(tmp_path, "", "")
+    assert sentence.startswith("nothing was printed")
     assert not told(tmp_path, "")
     assert not told(tmp_path, "", "", has_logged=True)
     assert not told(tmp_path, "", "done\n")
@@ -73,6 +74,27 @@ def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path
 def test_a_gpu_that_is_asked_for_and_not_there(command: str, asks: bool, tmp_path: Path) -> None:
     assert len(told(tmp_path, "x", command=command)) == asks
     assert not told(tmp_path, "x", command=command, has_gpus=True)
+
+
+@pytest.mark.parametrize(
+    ("logs", "words"),
+    [
+        (
+            ["step 1\nstep 3\nstep 9\n", "step 1\nstep 3\n", "step 1\nstep 3\nstep 9\n"],
+            "rank 1 ended early: its last step is 3, that of",
+        ),
+        (["step 0\nstep 9\n", "step 3\n"], ""),
+        (["step 9\n", "step 8\n"], ""),
+        (["step 9\n", "no steps\n", "step 9\n"], ""),
+        (["step 9\n", "step 3\n", "step 5\n"], ""),
+        (["step 29/100 loss 0.1\n"], "the script ended at step 29 of 100"),
+        (["epoch 9/10\n"], ""),
+        (["epoch: 10 / 10\n"], ""),
+    ],
+)
+def test_steps_that_are_missing_are_told(logs: list[str], words: str, tmp_path: Path) -> None:
+    sentences = told(tmp_path, *logs)
+    assert len(sentences) == bool(words) and all(each.startswith(words) for each in sentences)
 
 
 def test_only_a_few_are_told(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from torchyard.worker.diagnosis import rank_calls, stall_watch
+from torchyard.worker.diagnosis import rank_calls
 from torchyard.worker.diagnosis.context import DiagnosisContext
-from torchyard.worker.diagnosis.stall_watch import StallWatch
+from torchyard.worker.diagnosis.stall_watch import Positions, StallWatch
 from torchyard.worker.launch.ranks import Rank
+from torchyard.worker.system import activity
 from torchyard.worker.system.activity import Activity
 from torchyard.worker.system.memory_kills import MemoryKills
 
@@ -25,21 +26,32 @@ class Site:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.processor_s = 0.0
-        self.printed = 0
+        self.printed = self.moved_bytes = 0
+        self.function = "fit"
         self.calls: list[dict[str, Any]] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
-        monkeypatch.setattr(stall_watch.activity, "measure", self._measure)
+        monkeypatch.setattr(activity, "measure", self._measure)
         monkeypatch.setattr(rank_calls, "read", lambda *_, **__: list(self.calls))
         context = DiagnosisContext(0, True, folder / "work", folder / "errors", MemoryKills())
         self.watch = StallWatch(
-            context, LIMIT_S, lambda: self.printed, self._positions, self._post, lambda: self.now
+            context,
+            LIMIT_S,
+            lambda: self.printed,
+            Positions(self._positions, lambda running: {0: ("a.py", self.function)}),
+            self._post,
+            lambda: self.now,
         )
 
-    def run(self, seconds: float, computes: bool = False, prints_every_s: float = 0.0) -> None:
+    def run(
+        self, seconds: float, *, computes: bool = False, moves: bool = False,
+        prints_every_s: float = 0.0, functions: int = 1,
+    ) -> None:  # fmt: skip
         end = self.now + seconds
         while self.now < end:
             self.now += 5.0
             self.processor_s += 4.0 if computes else 0.001
+            self.moved_bytes += 10 << 20 if moves else 0
+            self.function = f"f{int(self.now / 5) % functions}"
             if prints_every_s and self.now % prints_every_s == 0:
                 self.printed += 1
             self.watch.check(RUNNING)
@@ -48,7 +60,7 @@ class Site:
         return [kind for kind, _ in self.events]
 
     def _measure(self, roots: Mapping[int, Rank]) -> dict[int, Activity]:
-        return {root: Activity(frozenset({root}), self.processor_s, 0, False) for root in roots}
+        return {root: Activity(self.processor_s, self.moved_bytes, False) for root in roots}
 
     def _positions(self, running: Mapping[int, Rank], reason: str) -> list[dict[str, Any]]:
         return [{"rank": rank.rank, "where": "a.py line 1"} for rank in running.values()]
@@ -75,9 +87,31 @@ def test_ranks_that_do_nothing_are_reported_once_and_again_when_they_go_on(site:
     assert site.kinds() == ["ranks_stand", "ranks_go_on"]
 
 
-def test_a_long_first_step_that_computes_is_not_reported(site: Site) -> None:
-    site.run(3600, computes=True)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"functions": 7},
+        {"moves": True},
+        {"prints_every_s": 250},
+    ],
+)
+def test_hours_of_a_compilation_or_an_evaluation_are_not_reported(
+    site: Site, shape: dict[str, Any]
+) -> None:
+    site.run(10 * 3600, computes=True, **shape)
     assert not site.events
+
+
+def test_a_function_that_never_ends_is_reported_after_a_longer_time(site: Site) -> None:
+    site.run(100, computes=True, prints_every_s=5)
+    site.run(290, computes=True)
+    assert not site.events
+    site.run(60, computes=True)
+    assert site.kinds() == ["ranks_stand"]
+    site.run(3600, computes=True)
+    assert site.kinds() == ["ranks_stand"]
+    site.run(5, computes=True, prints_every_s=5)
+    assert site.kinds() == ["ranks_stand", "ranks_go_on"]
 
 
 def test_a_job_that_prints_now_and_then_is_not_reported(site: Site) -> None:

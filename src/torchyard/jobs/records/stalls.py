@@ -62,7 +62,7 @@ def message_of(nodes: Sequence[AttemptNode]) -> str:
     quiet_s = min(stand["quiet_s"] for _, stand in stands)
     finding = compared(nodes)
     said = finding.sentence if finding else _positions(list(_ranks(nodes)))
-    return f"{said}; nothing has moved for {quiet_s:.0f} s"
+    return f"{said}; no progress for {quiet_s:.0f} s"
 
 
 def compared(nodes: Sequence[AttemptNode]) -> Finding | None:

@@ -157,13 +157,6 @@ RULES: tuple[Rule, ...] = (
         "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, or name one that `ip -brief address` lists",
     ),
     Rule(
-        "model_mismatch",
-        r"DDP expects same model across all ranks"
-        r"|appears not to match (?:sizes|strides) of the same param",
-        "all ranks must build the same model, with the same parameters in the same order: check "
-        "what it is built from on each rank, such as a configuration or a vocabulary",
-    ),
-    Rule(
         "port_in_use",
         r"EADDRINUSE|[Aa]ddress already in use",
         "another program, or another rank of this job, uses the port: let one rank of a node bind "
@@ -172,6 +165,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "rendezvous_timeout",
         r"waiting for clients\. \d+/\d+ clients joined|RendezvousTimeoutError"
+        r"|wait timeout after \d+ms, keys: /default_pg"
         r"|did not join the rendezvous|Timed out .{0,200}rendezvous",
         "a rank did not join `init_process_group`: check what it was doing; all ranks of the job "
         "must call it, with the job's own WORLD_SIZE",
@@ -209,6 +203,13 @@ RULES: tuple[Rule, ...] = (
         r"RendezvousConnectionError",
         "`torchrun` reaches nobody where its nodes are to meet, which must be a node of this job: "
         "write `--rdzv_endpoint $MASTER_ADDR:$MASTER_PORT`",
+    ),
+    Rule(
+        "rendezvous_failed",
+        r"connectFullMesh failed with .{0,200}(?:timed out connecting|Connection refused)",
+        "a rank is not where the others look for it: does every run meet at a file or an address "
+        "of its own, and can the nodes reach each other",
+        consequence=True,
     ),
     Rule(
         "peer_lost",

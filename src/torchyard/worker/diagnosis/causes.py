@@ -22,7 +22,8 @@ from torchyard.worker.diagnosis.cause_rules import (
     Rule,
 )
 
-_BUS = "`/dev/shm` is probably full: use fewer data-loader workers or smaller batches"
+SHARED_MEMORY_FULL = "`/dev/shm` is full: use fewer data-loader workers or smaller batches"
+_BUS = "a file that it had mapped into memory was cut short, or its disk failed"
 _NATIVE = "compiled code failed: see the Python frames that called it"
 SIGNALS: Mapping[int, tuple[str, str, str]] = {
     signal.SIGSEGV: ("segmentation_fault", "a segmentation fault", _NATIVE),

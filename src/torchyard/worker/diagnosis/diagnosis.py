@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.shared import failures
+from torchyard.shared import disk, failures
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes, launched_ranks, programs
 from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
@@ -42,6 +42,7 @@ _DECISIVE = ("cuda_out_of_memory", "disk_full", "io_error", "out_of_memory", "sh
              "too_many_files")  # fmt: skip
 # Python's own exit code for it.
 _UNWRITTEN = 120
+_SHARED_MEMORY = Path("/dev/shm")
 # That of shells for a program that does not exist.
 _NOT_FOUND = 127
 _JUST_NOW_S = 1.0
@@ -141,7 +142,13 @@ def first_early_exit(
     if not early:
         return None
     at, rank = min(early)
-    return {"rank": rank, "node": context.node, "exit_code": 0, "at": iso_time(at)}
+    left = {"rank": rank, "node": context.node, "exit_code": 0, "at": iso_time(at)}
+    hidden = artifacts.records(context.records_folder(rank))
+    if hidden and (trace := hidden[-1].trace) is not None:
+        left["error"] = short_title(trace) + location_of(
+            artifacts.user_frame(trace.frames), context
+        )
+    return left
 
 
 def _is_after_effect(diagnosis: Diagnosis, diagnoses: Sequence[Diagnosis]) -> bool:
@@ -416,6 +423,8 @@ def _from_signal(
         return _Finding("out_of_memory", f"its machine ran out of memory{usage}", hint)
     if signum == _KILL and not hint:
         hint = "if memory ran out, `dmesg` on that machine shows it"
+    if signum == signal.SIGBUS and disk.is_nearly_full(_SHARED_MEMORY):
+        hint = causes.SHARED_MEMORY_FULL
     text = artifacts.crash_stack(folder, pid)
     if not text and code in _WITH_STACK:
         text = artifacts.printed_stack(artifacts.log_tail(exit.rank.log))

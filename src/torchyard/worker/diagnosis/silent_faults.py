@@ -21,6 +21,11 @@ _FIGURE = re.compile(
     r"(?P<value>[-+]?(?:nan|inf(?:inity)?|\d{1,20}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?))(?![\w.%])",
     re.IGNORECASE,
 )
+_STEP = re.compile(
+    r"(?<![\w.])(?P<name>step|epoch|batch|iteration|iter)\s{0,3}[=:]?\s{0,3}(?P<number>\d{1,12})"
+    r"(?:\s?(?:/|of)\s?(?P<of>\d{1,12}))?(?![\w.])",
+    re.IGNORECASE,
+)
 _LEAST_AT_END, _LEAST_EQUAL = 3, 20
 _LONGEST_LINE, _SHOWN_LINE = 2_000, 80
 _MOST_TOLD = 3
@@ -40,18 +45,38 @@ def notices(
     """
     if len(ranks) > 1 and not has_logged and not any(_size(rank.log) for rank in ranks):
         yield (
-            "no rank printed or logged anything, and no file is in ./outputs: did the script do "
+            "nothing was printed or logged by any rank, and ./outputs is empty: did the script do "
             "its work"
         )
     asked = _ASKS_FOR_GPU.search(command)
     if asked and not has_gpus:
         yield f"the command asks for a GPU (`{asked[0]}`), but no GPU was used: this node has none"
+    yield from _unequal_steps(ranks)
     told = 0
     for rank in ranks:
         for sentence in _of_log(artifacts.log_tail(rank.log)):
             if told < _MOST_TOLD:
                 yield f"rank {rank.rank}: {sentence} ({rank.log_name})"
             told += 1
+
+
+def _unequal_steps(ranks: Sequence[Rank]) -> Iterator[str]:
+    """Where all ranks print the same steps: the one that came less far; how far of all they came."""
+    steps = {rank.rank: list(_STEP.finditer(artifacts.log_tail(rank.log))) for rank in ranks}
+    numbers = {rank: [int(step["number"]) for step in each] for rank, each in steps.items()}
+    least = min(numbers, key=lambda rank: len(numbers[rank]), default=0)
+    others = [each for rank, each in numbers.items() if rank != least]
+    shared = len(numbers.get(least, ()))
+    if shared and others and all(each[:shared] == numbers[least] for each in others):
+        furthest = {each[-1] for each in others}
+        if len(furthest) == 1 and (most := furthest.pop()) > numbers[least][-1] + 1:
+            yield (
+                f"rank {least} ended early: its last {steps[least][-1]['name']} is "
+                f"{numbers[least][-1]}, that of the others {most}"
+            )
+    last = next((each[-1] for each in steps.values() if each), None)
+    if last is not None and last["of"] and int(last["number"]) + 1 < int(last["of"]):
+        yield f"the script ended at {last['name']} {last['number']} of {last['of']}"
 
 
 def _of_log(text: str) -> Iterator[str]:

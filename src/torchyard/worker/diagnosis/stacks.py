@@ -32,12 +32,13 @@ class RankPosition:
     """Where a rank is: the frame of the user's Python code, if any, and all of its stacks.
 
     `waits_in` is the function of torch.distributed that this code has called; empty if it is in
-    none.
+    none. `leaf` is the function that it is in, whoever wrote it.
     """
 
     frame: Frame | None
     text: str
     waits_in: str = ""
+    leaf: tuple[str, str] = ("", "")
 
 
 def write_stacks(
@@ -59,7 +60,7 @@ def write_stacks(
         answer_s: how long each process may take.
     """
     frame: Frame | None = None
-    waits_in = ""
+    waits_in, leaf = "", ("", "")
     text = [f"{title}\n"]
     for process in processes.below(root)[:_MAX_PROCESSES]:
         is_late = time.monotonic() >= signal_deadline
@@ -67,11 +68,12 @@ def write_stacks(
         if stack and frame is None:
             frames = artifacts.stack_frames(stack, of_main=True)
             frame, waits_in = artifacts.user_frame(frames), artifacts.called(frames)
+            leaf = (frames[-1].file, frames[-1].function) if frames else leaf
         text.append(f"\n{_process_title(process)}\n{stack or _kernel_state(process.pid)}")
     if target is not None:
         with open(target, "a", encoding="utf-8", errors="replace") as file:
             file.write("".join(text) + "\n")
-    return RankPosition(frame, "".join(text), waits_in)
+    return RankPosition(frame, "".join(text), waits_in, leaf)
 
 
 def _python_stack(process: Process, errors: Path, answer_s: float) -> str:

@@ -3,14 +3,16 @@
 Owns: what counts as a sign of life, how long a pause may be, what is reported of each rank.
 Leaves: whether the whole job stands, and who is to blame, to the server, which hears from all
 nodes (jobs/records/stalls.py); stacks to stacks.py, collectives to rank_calls.py.
-Always: nothing is ended; a job that computes, reads, writes, prints or logs is never reported, and
-a pause must be longer than any that this job went on after.
+Always: nothing is ended; a job that reads, writes, prints or logs is never reported, nor one that
+computes unless it is in one and the same function for long; a pause must be longer than any that
+this job went on after.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,24 @@ from torchyard.worker.system.activity import Activity
 _CHECKS_PER_LIMIT = 6
 _MOST_EVERY_S, _LEAST_EVERY_S = 5.0, 0.5
 _TIMES_LONGEST = 3.0
+# Ranks that compute are reported after so many such limits, if they were in the same function each
+# of the last times that they were asked: a long evaluation or compilation is in many.
+_BUSY_TIMES, _SAME_LEAVES = 10.0, 4
 # What threads that only wait use: below it a rank does nothing.
 _IDLE_SHARE, _IDLE_BYTES_PER_S = 0.02, 16 << 10
 # With lines a rank first reads the tables of symbols of all of torch.
 _ANSWER_S, _ANSWER_WITH_LINES_S = 1.5, 10.0
 _MOST_CALLS, _LONGEST_RANK = 12, 9
+
+
+@dataclass(frozen=True)
+class Positions:
+    """`written` writes the stacks of the ranks and returns where each is; `leaves` only asks in
+    which function each is, as its file and name.
+    """
+
+    written: Callable[[Mapping[int, Rank], str], list[dict[str, Any]]]
+    leaves: Callable[[Mapping[int, Rank]], dict[int, tuple[str, str]]]
 
 
 class StallWatch:
@@ -44,7 +59,7 @@ class StallWatch:
         context: DiagnosisContext,
         limit_s: float,
         progress: Callable[[], object],
-        positions: Callable[[Mapping[int, Rank], str], list[dict[str, Any]]],
+        positions: Positions,
         post: Callable[..., None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -61,8 +76,12 @@ class StallWatch:
         self._quiet_since: float | None = None
         self._was_active = False
         self._longest_s = 0.0
+        self._progress_at = self._sampled_at = now()
+        self._calls_at_sample: list[dict[str, Any]] | None = None
+        self._leaves: dict[int, tuple[str, str]] = {}
+        self._same_leaves = 0
         self._calls: list[dict[str, Any]] | None = None
-        self._reported = False
+        self._reported = self._reported_busy = False
 
     def check(self, running: Mapping[int, Rank]) -> float:
         """Look at the ranks; return in how many seconds to look again."""
@@ -72,19 +91,17 @@ class StallWatch:
         before, self._measured = self._measured, activity.measure(running)
         last_at, self._measured_at = self._measured_at, now
         progressed, self._progressed = self._progressed, self._progress()
-        if progressed != self._progressed:
+        computes = _computes(before, self._measured, now - last_at)
+        if progressed != self._progressed or _moves(before, self._measured, now - last_at):
             self._goes_on(now)
-        elif _is_active(before, self._measured, now - last_at):
-            # A thread that wakes up now and then is no sign of life, going on is.
-            if self._was_active or self._quiet_since is None:
-                self._goes_on(now)
-            self._was_active = True
-            return self._every_s
-        elif self._quiet_since is None:
+        elif computes and (self._was_active or self._quiet_since is None):
+            self._computes(running, now)
+        elif not computes and self._quiet_since is None:
             self._quiet_since = last_at
         elif running:
+            # A thread that wakes up now and then is no sign of life, going on is.
             self._look_closer(running, now)
-        self._was_active = False
+        self._was_active = computes
         return self._every_s
 
     def ending(self, positions: list[dict[str, Any]]) -> None:
@@ -97,12 +114,42 @@ class StallWatch:
         return max(self._limit_s, _TIMES_LONGEST * self._longest_s)
 
     def _goes_on(self, now: float) -> None:
-        if self._quiet_since is not None:
-            self._longest_s = max(self._longest_s, now - self._quiet_since)
-        self._quiet_since = self._calls = None
+        self._awakes(now)
+        self._progress_at = now
+        self._leaves, self._same_leaves = {}, 0
         if self._reported:
             self._reported = False
             self._post("ranks_go_on")
+
+    def _awakes(self, now: float) -> None:
+        if self._quiet_since is not None:
+            self._longest_s = max(self._longest_s, now - self._quiet_since)
+        self._quiet_since = self._calls = None
+
+    def _computes(self, running: Mapping[int, Rank], now: float) -> None:
+        """Some rank does, but nothing comes of it: a function that never ends, or a long one."""
+        self._awakes(now)
+        if self._reported and not self._reported_busy:
+            self._reported = False
+            self._post("ranks_go_on")
+        busy_s = now - self._progress_at
+        if self._reported or now < self._sampled_at + self._limit_s:
+            return
+        if busy_s < _BUSY_TIMES / 2 * self._limit_now_s:
+            return
+        self._sampled_at = now
+        calls, leaves = self._read_calls(), self._positions.leaves(running)
+        self._measured = activity.measure(running)
+        if self._calls_at_sample is not None and _went_on(
+            _numbers(self._calls_at_sample), _numbers(calls)
+        ):
+            self._goes_on(now)
+        self._calls_at_sample = calls
+        self._same_leaves = self._same_leaves + 1 if leaves == self._leaves else 0
+        self._leaves = leaves
+        if busy_s >= _BUSY_TIMES * self._limit_now_s and self._same_leaves >= _SAME_LEAVES:
+            self._reported_busy = True
+            self._report(running, busy_s, calls)
 
     def _look_closer(self, running: Mapping[int, Rank], now: float) -> None:
         assert self._quiet_since is not None
@@ -119,9 +166,15 @@ class StallWatch:
         self._calls = calls
         if quiet_s < self._limit_now_s:
             return
+        self._reported_busy = False
+        self._report(running, quiet_s, calls)
+
+    def _report(
+        self, running: Mapping[int, Rank], quiet_s: float, calls: list[dict[str, Any]]
+    ) -> None:
         self._reported = True
         calls = _completed(self._read_calls(with_lines=True), calls)
-        positions = self._positions(running, f"nothing has moved for {quiet_s:.0f} s")
+        positions = self._positions.written(running, f"no progress for {quiet_s:.0f} s")
         self._post("ranks_stand", quiet_s=round(quiet_s, 1), ranks=self._ranks_of(calls, positions))
 
     def _ranks_of(
@@ -158,14 +211,18 @@ class StallWatch:
         return rank_calls.read(folders, limit_s, with_lines=with_lines)
 
 
-def _is_active(before: Mapping[int, Activity], now: Mapping[int, Activity], seconds: float) -> bool:
+def _computes(before: Mapping[int, Activity], now: Mapping[int, Activity], seconds: float) -> bool:
     if before.keys() != now.keys():
         return True
     return any(
-        each.runs
-        or before[root].pids != each.pids
-        or each.processor_s - before[root].processor_s > _IDLE_SHARE * seconds
-        or each.moved_bytes - before[root].moved_bytes > _IDLE_BYTES_PER_S * seconds
+        each.runs or each.processor_s - before[root].processor_s > _IDLE_SHARE * seconds
+        for root, each in now.items()
+    )
+
+
+def _moves(before: Mapping[int, Activity], now: Mapping[int, Activity], seconds: float) -> bool:
+    return any(
+        root in before and each.moved_bytes - before[root].moved_bytes > _IDLE_BYTES_PER_S * seconds
         for root, each in now.items()
     )
 

@@ -26,14 +26,14 @@ from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.diagnosis.cut_connections import CutConnections
 from torchyard.worker.diagnosis.joined_ranks import JoinedRanks
 from torchyard.worker.diagnosis.stacks import RankPosition
-from torchyard.worker.diagnosis.stall_watch import StallWatch
+from torchyard.worker.diagnosis.stall_watch import Positions, StallWatch
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.preflight.rendezvous import Rendezvous
 from torchyard.worker.server.control import HANG, TIMEOUT, Control
 
 _CHECK_EVERY_S = 5.0
 _CHECKS_PER_LIMIT = 10
-_LAST_POSITIONS_S = 1.0
+_GLANCE_S = 1.0
 _JOINING = "in init_process_group"
 _SEE_STACKS = "the stacks of all ranks are in user_logs/stacks_rank_<n>.txt"
 
@@ -80,7 +80,11 @@ class Watches:
         if limit_s <= 0:
             return None
         return StallWatch(
-            self._context, limit_s, progress, self._where_ranks_stand, self._post_event
+            self._context,
+            limit_s,
+            progress,
+            Positions(self._where_ranks_stand, self._leaves),
+            self._post_event,
         )
 
     def check(self, running: Mapping[int, Rank]) -> float:
@@ -194,14 +198,23 @@ class Watches:
 
     def _last_positions(self, running: Mapping[int, Rank]) -> list[dict[str, Any]]:
         """Where those stand that still run when another one has failed."""
-        deadline = time.monotonic() + _LAST_POSITIONS_S
-        positions = []
-        for pid, rank in running.items():
-            errors = self._context.records_folder(rank.rank)
-            position = stacks.write_stacks(pid, errors, None, "", deadline, _LAST_POSITIONS_S / 4)
-            where = self._describe(position.frame)
-            positions.append({"rank": rank.rank, "where": where, "waits_in": position.waits_in})
-        return positions
+        return [
+            {"rank": rank, "where": self._describe(each.frame), "waits_in": each.waits_in}
+            for rank, each in self._glance(running).items()
+        ]
+
+    def _leaves(self, running: Mapping[int, Rank]) -> dict[int, tuple[str, str]]:
+        return {rank: position.leaf for rank, position in self._glance(running).items()}
+
+    def _glance(self, running: Mapping[int, Rank]) -> dict[int, RankPosition]:
+        """Where the ranks are, without a file of it; within a second."""
+        deadline = time.monotonic() + _GLANCE_S
+        return {
+            rank.rank: stacks.write_stacks(
+                pid, self._context.records_folder(rank.rank), None, "", deadline, _GLANCE_S / 4
+            )
+            for pid, rank in running.items()
+        }
 
     def _where_ranks_stand(self, running: Mapping[int, Rank], reason: str) -> list[dict[str, Any]]:
         positions = self._write_stacks(running, reason)

@@ -3,7 +3,7 @@ write.
 
 Owns: measuring families of processes, all by one walk through /proc.
 Leaves: what it means that they do nothing to diagnosis/stall_watch.py.
-Always: a process that came or went is something done; what can't be read counts as nothing.
+Always: what can't be read counts as nothing.
 
 Source: proc(5), `/proc/<pid>/stat`, fields 14 to 17, and `/proc/<pid>/io`.
 """
@@ -21,12 +21,11 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Activity:
-    """What a family of processes has done so far.
+    """What a family of processes has done so far; those that its members waited for are counted.
 
     `runs` says that one of them would go on at this moment: it computes, or waits for a processor.
     """
 
-    pids: frozenset[int]
     processor_s: float
     moved_bytes: int
     runs: bool
@@ -41,7 +40,6 @@ def measure(roots: Collection[int]) -> dict[int, Activity]:
 def _of_family(pids: frozenset[int]) -> Activity:
     read = [_processor_use(pid) for pid in pids]
     return Activity(
-        pids,
         sum(ticks for ticks, _ in read) / _TICKS_PER_S,
         sum(map(_moved, pids)),
         any(runs for _, runs in read),
