@@ -25,6 +25,7 @@ import pytest
 import other_pythons
 import run_uv
 import torchyard
+from end_to_end.test_guides import lines
 from end_to_end.yard_under_test import REPOSITORY, remove
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1200)]
@@ -161,11 +162,10 @@ def test_the_demo_and_a_project_of_ones_own(user: User) -> None:
     user.run(python, "-m", "venv", "venv")
     user.run("venv/bin/pip", "install", "--only-binary", ":all:", "torchyard")
     yard = user.home / "venv/bin/yard"
-    demo = user.run(yard, "demo")
+    (user.home / "bin/yard").symlink_to(yard)
+    demo, _, updated = (user.run("bash", "-ec", line) for line in lines("docs/guides/install.md"))
+    assert "is the newest" in updated
     assert float(re.findall(r"Test accuracy ([\d.]+)", demo)[-1]) >= 0.95
-    (user.home / "project").mkdir(mode=0o777)
-    (user.home / "project").chmod(0o777)
-    user.run(yard, "init", cwd="project")
     trained = user.run(yard, "job", "create", "-f", "job.yml", "--stream", cwd="project")
     assert "Status:  Completed" in trained
     user.run(yard, "job", "download", "-n", "@last", "--path", "outputs/model.pt", cwd="project")
