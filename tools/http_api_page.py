@@ -15,7 +15,7 @@ import openapi_file
 
 _HEAD = """# HTTP API
 
-`yard`, the Python SDK and the web page use these routes. Send a token as `Authorization: Bearer TOKEN`: `yard user token create` makes one. A running server describes each route in full at `/openapi.json`: parameters, bodies, answers. `WORKSPACE` stands for `/v1/workspaces/` and a workspace's name. [What is stable](stability.md) says that these routes may change with any MINOR release.
+`yard`, the Python SDK and the web page use these routes. Send a token as `Authorization: Bearer TOKEN`: `yard user token create` makes one. A running server describes each route in full at `/openapi.json`: parameters, bodies, answers, with examples. `WORKSPACE` stands for `/v1/workspaces/` and a workspace's name. [What is stable](stability.md) says that these routes may change with any MINOR release.
 
 An error is `{"error": {"code": …, "message": …, "hint": …}}`. Codes are stable; messages are not.
 

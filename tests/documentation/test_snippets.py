@@ -41,48 +41,49 @@ WHOLE: dict[str, dict[str, Any]] = {
 OTHERS = {"prometheus"}
 
 _END_TO_END = "tests/end_to_end/test_guides.py"
+_SERVERS = "tests/end_to_end/test_guides_of_servers.py"
 _BATCH = "tests/batch_endpoints/running/test_batch_endpoints_live.py"
 # These run a page's commands in their order, and say which of them runs in another test.
 RUN = {
     "README.md": _END_TO_END,
     "docs/tutorial.md": _END_TO_END,
     "docs/coming-from-azure-ml.md": _END_TO_END,
+    "docs/index.md": _SERVERS,
+    "docs/guides/azure-ml-code.md": _SERVERS,
     "docs/guides/batch-endpoints.md": _BATCH,
     "docs/guides/clusters.md": _END_TO_END,
     "docs/guides/drift.md": "tests/endpoints/running/test_endpoints_live.py",
     "docs/guides/endpoints.md": _END_TO_END,
+    "docs/guides/environment-releases.md": _SERVERS,
     "docs/guides/environments.md": _END_TO_END,
     "docs/guides/first-job.md": _END_TO_END,
     "docs/guides/into-a-job.md": _END_TO_END,
     "docs/guides/from-model-to-answer.md": "tests/end_to_end/test_from_model_to_answer.py",
+    "docs/guides/install.md": "tests/end_to_end/test_fresh_user.py",
+    "docs/guides/machines.md": _SERVERS,
     "docs/guides/metrics.md": _END_TO_END,
     "docs/guides/monitoring.md": _END_TO_END,
+    "docs/guides/nodes.md": _SERVERS,
+    "docs/guides/onnx.md": "tests/end_to_end/test_model_to_onnx.py",
     "docs/guides/pipelines.md": "tests/end_to_end/test_pipelines_guide.py",
+    "docs/guides/postgresql.md": _SERVERS,
     "docs/guides/preflight.md": _END_TO_END,
+    "docs/guides/rehearsal.md": _SERVERS,
     "docs/guides/scheduling.md": _END_TO_END,
+    "docs/guides/security.md": _SERVERS,
     "docs/guides/shared-server.md": _END_TO_END,
     "docs/guides/sweeps.md": "tests/end_to_end/test_sweeps_guide.py",
     "docs/guides/upgrade.md": _END_TO_END,
     "docs/guides/web-page.md": _END_TO_END,
+    "examples/start/README.md": _SERVERS,
 }
 # Why the commands of a page are only parsed.
 PARSED = {
-    "docs/index.md": "installs; tests/smoke/test_training.py runs `yard demo`",
-    "docs/guides/azure-ml-code.md": "need Azure's clients; tests/contracts_azure has them",
     "docs/guides/containers.md": "need podman; tests/deployment/test_compose.py types them",
-    "docs/guides/environment-releases.md": "minutes of training; tests/releases runs the verbs",
-    "docs/guides/install.md": "tests/end_to_end/test_fresh_user.py types them as a new user",
-    "docs/guides/machines.md": "need a second machine; tests/ray/test_joining_by_uvx.py joins one",
     "docs/guides/nebula.md": "needs a curated environment; tests/compat/nebula runs its scripts",
-    "docs/guides/nodes.md": "tests/cli/commands/test_addresses_for_others.py opens a server so",
-    "docs/guides/onnx.md": "tests/end_to_end/test_model_to_onnx.py runs the verbs",
-    "docs/guides/postgresql.md": "need PostgreSQL; tests/backups/test_backups.py restores into one",
-    "docs/guides/ray.md": "need Ray; tests/ray has one",
-    "docs/guides/rehearsal.md": "tests/end_to_end/test_rehearsal.py runs scripts so",
-    "docs/guides/security.md": "tests/backups/test_key_rotation.py rotates keys",
+    "docs/guides/ray.md": "need a Ray cluster; tests/ray has one",
     "docs/guides/sign-in.md": "needs a provider; tests/sign_in has one",
-    "docs/guides/slurm.md": "need Slurm; tests/slurm has one",
-    "examples/start/README.md": "docs/tutorial.md has them, and is run",
+    "docs/guides/slurm.md": "need a Slurm cluster; tests/slurm has one",
 }
 
 

@@ -25,6 +25,7 @@ import pytest
 import other_pythons
 import run_uv
 import torchyard
+from end_to_end.test_guides import lines
 from end_to_end.yard_under_test import REPOSITORY, remove
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(1200)]
@@ -43,12 +44,12 @@ class User:
     home: Path
     index: str
 
-    def run(self, *words: object, cwd: str = "", expect: int = 0) -> str:
+    def run(self, *words: object, cwd: str = "", expect: int = 0, **variables: str) -> str:
         nobody = _NOBODY if _is_root() else None
         done = subprocess.run(
             [str(word) for word in words],
             cwd=self.home / cwd,
-            env=self._variables,
+            env={**self._variables, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -161,11 +162,10 @@ def test_the_demo_and_a_project_of_ones_own(user: User) -> None:
     user.run(python, "-m", "venv", "venv")
     user.run("venv/bin/pip", "install", "--only-binary", ":all:", "torchyard")
     yard = user.home / "venv/bin/yard"
-    demo = user.run(yard, "demo")
+    (user.home / "bin/yard").symlink_to(yard)
+    demo, _, updated = (user.run("bash", "-ec", line) for line in lines("docs/guides/install.md"))
+    assert "is the newest" in updated
     assert float(re.findall(r"Test accuracy ([\d.]+)", demo)[-1]) >= 0.95
-    (user.home / "project").mkdir(mode=0o777)
-    (user.home / "project").chmod(0o777)
-    user.run(yard, "init", cwd="project")
     trained = user.run(yard, "job", "create", "-f", "job.yml", "--stream", cwd="project")
     assert "Status:  Completed" in trained
     user.run(yard, "job", "download", "-n", "@last", "--path", "outputs/model.pt", cwd="project")
@@ -187,6 +187,86 @@ def test_it_builds_from_the_source_distribution(user: User) -> None:
     user.run(_python_for(user, other_pythons.CURRENT), "-m", "venv", "venv")
     user.run("venv/bin/pip", "install", "--no-binary", "torchyard", "torchyard")
     assert torchyard.__version__ in user.run("venv/bin/torchyard", "--version")
+
+
+_DEAD_INDEX = "http://127.0.0.1:9/simple"
+_OFFLINE = {
+    "PIP_CONFIG_FILE": os.devnull,
+    "PIP_INDEX_URL": _DEAD_INDEX,
+    "PIP_EXTRA_INDEX_URL": "",
+    "PIP_FIND_LINKS": "",
+    "PIP_RETRIES": "0",
+    "UV_INDEX_URL": _DEAD_INDEX,
+    "UV_EXTRA_INDEX_URL": "",
+    "UV_FIND_LINKS": "",
+    "UV_HTTP_RETRIES": "0",
+}
+
+
+@pytest.mark.parametrize("pip", ["20.3.4", "21.3"])
+def test_an_old_pip_installs_it_and_finds_nothing_newer(user: User, pip: str) -> None:
+    user.run(_python_for(user, "3.10"), "-m", "venv", "venv")
+    user.run("venv/bin/python", "-m", "pip", "install", f"pip=={pip}")
+    user.run("venv/bin/pip", "install", "torchyard")
+    assert torchyard.__version__ in user.run("venv/bin/yard", "--version")
+    assert "is the newest" in user.run("venv/bin/yard", "self", "update")
+
+
+def test_without_a_network_nothing_is_installed_and_none_is_the_newest(user: User) -> None:
+    python = _python_for(user, other_pythons.CURRENT)
+    user.run(python, "-m", "venv", "venv")
+    user.run("venv/bin/pip", "install", "torchyard", expect=1, **_OFFLINE)
+    assert not (user.home / "venv/bin/yard").exists()
+    user.run("venv/bin/pip", "install", "torchyard")
+    printed = user.run("venv/bin/yard", "self", "update", expect=1, **_OFFLINE)
+    assert "is the newest" not in printed
+    assert f"pip reached no index that has torchyard; {torchyard.__version__} stays" in printed
+    assert "check the network" in printed
+    (user.home / "bin/uv").symlink_to(user.home / "venv/bin/uv")
+    user.run("uv", "tool", "install", "--python", python, "torchyard")
+    yard = user.home / ".local/bin/yard"
+    # uv remembers the indexes of the installation.
+    receipt = next(user.home.rglob("uv-receipt.toml"))
+    receipt.write_text(receipt.read_text().partition("[tool.options]")[0])
+    printed = user.run(yard, "self", "update", expect=2, **_OFFLINE)
+    assert "torchyard was not updated" in printed
+    assert "uv tool upgrade --reinstall torchyard`" in printed
+    assert torchyard.__version__ in user.run(yard, "--version")
+
+
+def test_an_update_that_fails_leaves_what_was_there(user: User, index: Path) -> None:
+    user.run(_python_for(user, other_pythons.CURRENT), "-m", "venv", "venv")
+    user.run("venv/bin/pip", "install", "torchyard")
+    broken = index / f"torchyard/torchyard-{_NEXT}-py3-none-any.whl"
+    broken.write_bytes(b"no zip")
+    try:
+        printed = user.run("venv/bin/yard", "self", "update", expect=2)
+    finally:
+        broken.unlink()
+    assert "torchyard was not updated: the command above ended with " in printed
+    assert "-m pip install --force-reinstall torchyard`" in printed
+    assert torchyard.__version__ in user.run("venv/bin/yard", "--version")
+
+
+@pytest.mark.skipif(not _is_root(), reason="mounting a small file system needs root")
+def test_a_full_disk_leaves_no_half_of_it(user: User) -> None:
+    venv = user.home / "venv"
+    venv.mkdir()
+    small = ["mount", "-t", "tmpfs", "-o", "size=60m,mode=777", "tmpfs", str(venv)]
+    if subprocess.run(small, capture_output=True).returncode:
+        pytest.skip("mounting a file system is not possible here")
+    try:
+        user.run(_python_for(user, other_pythons.CURRENT), "-m", "venv", "venv")
+        assert "No space left" in user.run("venv/bin/pip", "install", "torchyard", expect=1)
+        assert not (venv / "bin/yard").exists()
+        subprocess.run(["mount", "-o", "remount,size=300m", str(venv)], check=True)
+        user.run("venv/bin/pip", "install", "torchyard")
+        printed = user.run("venv/bin/yard", "self", "update", expect=1)
+        assert f"MB are free in `{venv}`" in printed and "free 200 MB" in printed
+        assert torchyard.__version__ in user.run("venv/bin/yard", "--version")
+    finally:
+        subprocess.run(["umount", "--lazy", str(venv)], check=True)
+        venv.rmdir()
 
 
 def test_uv_runs_installs_and_updates_it(user: User, index: Path, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from end_to_end.test_guides import lines, run
 from end_to_end.yard_under_test import REPOSITORY, Yard
 from torchyard import Client
 from torchyard.base.settings import Settings
@@ -48,17 +50,15 @@ def test_a_model_of_a_job_becomes_an_onnx_model_with_its_signature(
     (tmp_path / "job.yml").write_text(json.dumps(document))
     yard("job", "create", "-f", str(tmp_path / "job.yml"), "--stream")
     yard.completed("maker")
-    printed = yard(
-        "model", "export-onnx", "net:1", "--input", "image=1,1,8,8/float32", "--optimize", "basic",
-        timeout_s=800,  # it installs the programs that export
-    )  # fmt: skip
+    export, _ = _typed()
+    printed = yard(*export, timeout_s=800)  # it installs the programs that export
     assert "MAX DIFFERENCE" in printed and "within 0.001" in printed
     model = json.loads(yard("model", "show", "-n", "net-onnx", "-o", "json"))
     assert model["signature"]["inputs"] == [
         {"name": "image", "dtype": "float32", "shape": ["batch", 1, 8, 8]}
     ]
     assert model["properties"]["onnx.source"] == "net:1"
-    assert model["properties"]["onnx.optimized"] == "basic"
+    assert model["properties"]["onnx.optimized"] == "extended"
     assert "onnxruntime" in model["environment"]["pip_requirements"]
     yard("model", "download", "-n", "net-onnx", "-p", str(tmp_path / "copy"))
     (file,) = (tmp_path / "copy").rglob("*.onnx")
@@ -66,10 +66,17 @@ def test_a_model_of_a_job_becomes_an_onnx_model_with_its_signature(
     _scores_as_torch_does(yard, tmp_path)
 
 
+def _typed() -> list[list[str]]:
+    """The two commands of docs/guides/onnx.md, about the model `net`."""
+    return [shlex.split(line.replace("digits", "net"))[1:] for line in lines("docs/guides/onnx.md")]
+
+
 def _scores_as_torch_does(yard: Yard, folder: Path) -> None:
     log = b"\n".join(yard.logs("maker").values()).decode()
     image, expected = json.loads(re.findall(r"^SAMPLE (.*)$", log, re.MULTILINE)[-1])
     (folder / "request.json").write_text(json.dumps({"data": image}))
+    _, score = _typed()
+    run(yard, shlex.join(["yard", *score]), folder)
     # The model that holds torch's program is scored by its export.
     out, messages = yard.run(
         "model", "score", "net:1", "--input", str(folder / "request.json"), expect=0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.base.errors import Forbidden, InvalidInput
+from torchyard.base.errors import DiskFull, Forbidden, InvalidInput
 from torchyard.cli.commands import self_update
 
 
@@ -69,3 +69,27 @@ def test_somebody_elses_installation_stays(prefix: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(Forbidden, match="you may not change"):
         self_update.upgrade_command(prefix, "pip", "")
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "repair"),
+    [
+        ("uv tool upgrade torchyard", "uv tool upgrade --reinstall torchyard"),
+        ("pipx upgrade torchyard", "pipx reinstall torchyard"),
+        ("uv pip install --python p --upgrade torchyard",
+         "uv pip install --python p --reinstall torchyard"),
+        ("python -m pip install --upgrade torchyard",
+         "python -m pip install --force-reinstall torchyard"),
+    ],
+)  # fmt: skip
+def test_who_installed_it_repairs_it(upgrade: str, repair: str) -> None:
+    assert list(self_update.repair_command(upgrade.split())) == repair.split()
+
+
+def test_nothing_begins_where_it_would_run_out_of_space(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    self_update.check_room(prefix)
+    monkeypatch.setattr(self_update, "_ROOM_BYTES", 1 << 60)
+    with pytest.raises(DiskFull, match=f"MB are free in `{prefix}`"):
+        self_update.check_room(prefix)

@@ -4160,6 +4160,20 @@ export interface components {
              */
             users: string[];
         };
+        Error: {
+            /** @description Keys and indexes in the document that was sent. */
+            at: (string | number)[];
+            /** @description Stable; one class of errors. */
+            code: string;
+            /** @description The next step; may be empty. */
+            hint: string;
+            message: string;
+            /** @description Further faults of the document. */
+            others?: components["schemas"]["Error"][];
+        };
+        ErrorAnswer: {
+            error: components["schemas"]["Error"];
+        };
         /** Experiment */
         Experiment: {
             /** Created At */
@@ -4198,11 +4212,6 @@ export interface components {
             hunks: components["schemas"]["Hunk"][];
             /** Whole */
             whole: boolean;
-        };
-        /** HTTPValidationError */
-        HTTPValidationError: {
-            /** Detail */
-            detail?: components["schemas"]["ValidationError"][];
         };
         /**
          * Hunk
@@ -5151,19 +5160,6 @@ export interface components {
             /** Value */
             value: components["schemas"]["User"][];
         };
-        /** ValidationError */
-        ValidationError: {
-            /** Context */
-            ctx?: Record<string, never>;
-            /** Input */
-            input?: unknown;
-            /** Location */
-            loc: (string | number)[];
-            /** Message */
-            msg: string;
-            /** Error Type */
-            type: string;
-        };
         /**
          * WaitingJob
          * @description A queued job, and why it has no nodes yet.
@@ -5225,6 +5221,15 @@ export interface operations {
                     };
                 };
             };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     livez_livez_get: {
@@ -5243,6 +5248,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5265,6 +5279,15 @@ export interface operations {
                     "text/plain": string;
                 };
             };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     readyz_readyz_get: {
@@ -5283,6 +5306,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5308,13 +5340,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5346,13 +5378,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5379,13 +5411,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5414,13 +5446,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5448,13 +5480,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5482,13 +5514,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5519,13 +5551,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5553,13 +5585,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5586,13 +5618,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5620,13 +5652,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5655,13 +5687,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5688,13 +5720,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5721,13 +5753,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5754,13 +5786,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5789,13 +5821,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5826,13 +5858,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5863,13 +5895,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5896,13 +5928,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5932,13 +5964,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -5965,13 +5997,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6000,13 +6032,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6033,13 +6065,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6070,13 +6102,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6099,6 +6131,15 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6129,13 +6170,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6164,13 +6205,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6195,6 +6236,15 @@ export interface operations {
                     };
                 };
             };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     certificate_v1_server_certificate_get: {
@@ -6215,6 +6265,15 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6239,6 +6298,15 @@ export interface operations {
                     };
                 };
             };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     methods_v1_sign_in_get: {
@@ -6257,6 +6325,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignInMethods"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6287,13 +6364,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6321,13 +6398,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6348,6 +6425,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignInLink"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6372,13 +6458,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6405,13 +6491,13 @@ export interface operations {
                     "application/json": components["schemas"]["PageSession"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6434,6 +6520,15 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6460,13 +6555,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6493,13 +6588,13 @@ export interface operations {
                     "application/json": components["schemas"]["NewToken"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6520,6 +6615,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Users"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6546,13 +6650,13 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6577,13 +6681,13 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6610,13 +6714,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6645,13 +6749,13 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6678,13 +6782,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6709,13 +6813,13 @@ export interface operations {
                     "application/json": components["schemas"]["Tokens"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6725,6 +6829,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example ann */
                 name: string;
             };
             cookie?: never;
@@ -6744,13 +6849,13 @@ export interface operations {
                     "application/json": components["schemas"]["NewToken"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6777,13 +6882,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6811,13 +6916,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6847,13 +6952,13 @@ export interface operations {
                     "application/json": components["schemas"]["NewToken"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6878,13 +6983,13 @@ export interface operations {
                     "application/json": components["schemas"]["WhoAmI"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6907,6 +7012,15 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6935,13 +7049,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -6968,13 +7082,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7001,13 +7115,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7038,13 +7152,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7075,13 +7189,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7112,13 +7226,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7145,13 +7259,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7179,13 +7293,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7195,7 +7309,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example nightly */
                 endpoint: string;
             };
             cookie?: never;
@@ -7217,13 +7333,22 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description It is new */
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7251,13 +7376,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7289,13 +7414,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7323,13 +7448,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7358,13 +7483,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7374,8 +7499,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example nightly */
                 endpoint: string;
+                /** @example blue */
                 deployment: string;
             };
             cookie?: never;
@@ -7397,13 +7525,22 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description It is new */
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7432,13 +7569,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7471,13 +7608,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7507,13 +7644,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7523,7 +7660,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example nightly */
                 endpoint: string;
             };
             cookie?: never;
@@ -7545,13 +7684,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7574,6 +7713,15 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7602,13 +7750,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7633,13 +7781,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7666,13 +7814,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7701,13 +7849,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7737,13 +7885,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7774,13 +7922,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7808,13 +7956,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7842,13 +7990,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7877,13 +8025,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7912,13 +8060,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7947,13 +8095,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7980,13 +8128,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -7996,6 +8144,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -8013,13 +8162,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8029,7 +8178,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example gpu */
                 name: string;
             };
             cookie?: never;
@@ -8047,13 +8198,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8063,7 +8214,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example gpu */
                 name: string;
             };
             cookie?: never;
@@ -8085,13 +8238,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8121,13 +8274,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8153,13 +8306,13 @@ export interface operations {
                     "application/json": components["schemas"]["Engine"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8185,13 +8338,13 @@ export interface operations {
                     "application/json": components["schemas"]["ClusterHistory"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8201,7 +8354,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example local */
                 name: string;
             };
             cookie?: never;
@@ -8217,13 +8372,13 @@ export interface operations {
                     "application/json": components["schemas"]["ClusterNodes"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8252,13 +8407,13 @@ export interface operations {
                     "application/json": components["schemas"]["PeopleHours"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8271,6 +8426,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -8288,13 +8444,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8304,6 +8460,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -8325,13 +8482,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8362,13 +8519,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8396,13 +8553,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8430,13 +8587,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8446,8 +8603,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digit-images */
                 name: string;
+                /** @example 1 */
                 version: string;
             };
             cookie?: never;
@@ -8465,13 +8625,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8503,13 +8663,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8542,13 +8702,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8577,13 +8737,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8612,13 +8772,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8646,13 +8806,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8681,13 +8841,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8697,6 +8857,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -8714,13 +8875,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8730,7 +8891,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example images */
                 name: string;
             };
             cookie?: never;
@@ -8748,13 +8911,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8764,7 +8927,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example images */
                 name: string;
             };
             cookie?: never;
@@ -8786,13 +8951,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8820,13 +8985,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8856,13 +9021,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8894,13 +9059,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8930,13 +9095,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -8968,13 +9133,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9006,13 +9171,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9040,13 +9205,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9074,13 +9239,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9093,6 +9258,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -9110,13 +9276,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9126,6 +9292,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -9147,13 +9314,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9184,13 +9351,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9220,13 +9387,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9257,13 +9424,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9294,13 +9461,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9331,13 +9498,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9368,13 +9535,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9403,13 +9570,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9440,13 +9607,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9477,13 +9644,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9514,13 +9681,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9548,13 +9715,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9582,13 +9749,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9598,8 +9765,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example torch */
                 name: string;
+                /** @example 1 */
                 version: string;
             };
             cookie?: never;
@@ -9617,13 +9787,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9655,13 +9825,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9690,13 +9860,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9725,13 +9895,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9761,13 +9931,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9777,6 +9947,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -9792,13 +9963,13 @@ export interface operations {
                     "application/json": components["schemas"]["Experiments"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9808,7 +9979,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -9824,13 +9997,13 @@ export interface operations {
                     "application/json": components["schemas"]["Explanations"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9857,13 +10030,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9891,13 +10064,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9929,13 +10102,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9963,13 +10136,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -9997,13 +10170,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10031,13 +10204,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10065,13 +10238,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10099,13 +10272,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10126,11 +10299,13 @@ export interface operations {
                 descending?: boolean;
                 column?: string[] | null;
                 before?: string;
+                /** @example 1 */
                 limit?: number;
                 type?: string;
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -10146,13 +10321,13 @@ export interface operations {
                     "application/json": components["schemas"]["JobPage"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10162,6 +10337,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -10181,13 +10357,13 @@ export interface operations {
                     "application/json": components["schemas"]["SubmittedJob"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10218,13 +10394,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10234,6 +10410,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -10255,13 +10432,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10271,7 +10448,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10287,13 +10466,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10303,7 +10482,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-2 */
                 name: string;
             };
             cookie?: never;
@@ -10321,13 +10502,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10337,7 +10518,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10357,13 +10540,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10373,7 +10556,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10389,13 +10574,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10407,7 +10592,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-2 */
                 name: string;
             };
             cookie?: never;
@@ -10423,13 +10610,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10455,13 +10642,13 @@ export interface operations {
                     "application/json": components["schemas"]["CodeFiles"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10489,13 +10676,13 @@ export interface operations {
                     "application/json": components["schemas"]["CodeChanges"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10524,13 +10711,13 @@ export interface operations {
                     "application/json": components["schemas"]["FileDiff"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10558,13 +10745,13 @@ export interface operations {
                     "application/json": components["schemas"]["Preview"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10592,13 +10779,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10626,13 +10813,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10662,13 +10849,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10678,7 +10865,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10694,13 +10883,13 @@ export interface operations {
                     "application/json": components["schemas"]["JobFiles"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10710,8 +10899,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
+                /** @example user_logs/std_log.txt */
                 path: string;
             };
             cookie?: never;
@@ -10724,16 +10916,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "text/plain": string;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10762,13 +10954,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10776,6 +10968,7 @@ export interface operations {
     log_index_v1_workspaces__workspace__jobs__name__logs_index_get: {
         parameters: {
             query: {
+                /** @example user_logs/std_log.txt */
                 path: string;
                 every?: number;
                 from_line?: number;
@@ -10783,7 +10976,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10799,13 +10994,13 @@ export interface operations {
                     "application/json": components["schemas"]["LogIndex"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10813,7 +11008,9 @@ export interface operations {
     search_log_v1_workspaces__workspace__jobs__name__logs_search_get: {
         parameters: {
             query: {
+                /** @example user_logs/std_log.txt */
                 path: string;
+                /** @example loss */
                 text: string;
                 case?: boolean;
                 limit?: number;
@@ -10822,7 +11019,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10838,13 +11037,13 @@ export interface operations {
                     "application/json": components["schemas"]["LogHits"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10856,7 +11055,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10872,13 +11073,13 @@ export interface operations {
                     "application/json": components["schemas"]["MetricSummaries"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10886,6 +11087,7 @@ export interface operations {
     chart_v1_workspaces__workspace__jobs__name__metrics_chart_get: {
         parameters: {
             query: {
+                /** @example loss */
                 key: string;
                 width?: number;
                 x?: "step" | "time";
@@ -10894,7 +11096,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10910,13 +11114,13 @@ export interface operations {
                     "application/json": components["schemas"]["Chart"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10948,13 +11152,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -10962,6 +11166,7 @@ export interface operations {
     history_v1_workspaces__workspace__jobs__name__metrics_history_get: {
         parameters: {
             query: {
+                /** @example loss */
                 key: string;
                 x?: "step" | "time";
                 from?: number | null;
@@ -10971,7 +11176,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -10987,13 +11194,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11003,7 +11210,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -11019,13 +11228,13 @@ export interface operations {
                     "application/json": components["schemas"]["OutputFiles"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11053,13 +11262,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11085,13 +11294,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11119,13 +11328,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11154,13 +11363,13 @@ export interface operations {
                     "application/json": components["schemas"]["Preview"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11186,13 +11395,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11202,7 +11411,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -11218,13 +11429,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11252,13 +11463,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11289,13 +11500,13 @@ export interface operations {
                     "application/json": components["schemas"]["ServiceLink"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11325,13 +11536,13 @@ export interface operations {
                     "application/json": components["schemas"]["OpenedShell"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11344,7 +11555,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -11357,16 +11570,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": unknown;
+                    "application/x-torchyard-stream": string;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11393,13 +11606,13 @@ export interface operations {
                     "application/json": components["schemas"]["Lineage"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11409,7 +11622,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits-1 */
                 name: string;
             };
             cookie?: never;
@@ -11425,13 +11640,13 @@ export interface operations {
                     "application/json": components["schemas"]["Lineage"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11458,13 +11673,13 @@ export interface operations {
                     "application/json": components["schemas"]["Lineage"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11493,13 +11708,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11531,13 +11746,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11570,13 +11785,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11601,13 +11816,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11640,13 +11855,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11675,13 +11890,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11714,13 +11929,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11751,13 +11966,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11782,13 +11997,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11813,13 +12028,13 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11851,13 +12066,13 @@ export interface operations {
                     "application/json": components["schemas"]["Charts"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11889,13 +12104,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11908,6 +12123,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -11925,13 +12141,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11941,6 +12157,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -11962,13 +12179,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -11999,13 +12216,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12033,13 +12250,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12067,13 +12284,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12083,8 +12300,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 name: string;
+                /** @example 1 */
                 version: string;
             };
             cookie?: never;
@@ -12102,13 +12322,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12140,13 +12360,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12179,13 +12399,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12214,13 +12434,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12249,13 +12469,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12283,13 +12503,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12318,13 +12538,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12334,6 +12554,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -12351,13 +12572,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12367,7 +12588,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
             };
             cookie?: never;
@@ -12385,13 +12608,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12401,7 +12624,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
             };
             cookie?: never;
@@ -12423,13 +12648,22 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description It is new */
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12457,13 +12691,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12473,7 +12707,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
             };
             cookie?: never;
@@ -12495,13 +12731,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12529,13 +12765,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12563,13 +12799,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12579,8 +12815,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
+                /** @example blue */
                 deployment: string;
             };
             cookie?: never;
@@ -12598,13 +12837,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12614,8 +12853,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
+                /** @example blue */
                 deployment: string;
             };
             cookie?: never;
@@ -12637,13 +12879,22 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description It is new */
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12672,13 +12923,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12711,13 +12962,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12725,13 +12976,17 @@ export interface operations {
     show_logs_v1_workspaces__workspace__online_endpoints__endpoint__deployments__deployment__logs_get: {
         parameters: {
             query?: {
+                /** @example 2 */
                 lines?: number;
                 instance?: string;
             };
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
+                /** @example blue */
                 deployment: string;
             };
             cookie?: never;
@@ -12749,13 +13004,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12788,13 +13043,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12804,7 +13059,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
             };
             cookie?: never;
@@ -12822,13 +13079,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12860,13 +13117,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12894,13 +13151,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12910,7 +13167,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example digits */
                 endpoint: string;
             };
             cookie?: never;
@@ -12932,13 +13191,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -12968,13 +13227,13 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13006,13 +13265,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13022,7 +13281,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example steps */
                 name: string;
             };
             cookie?: never;
@@ -13038,13 +13299,13 @@ export interface operations {
                     "application/json": components["schemas"]["PipelineSteps"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13069,13 +13330,13 @@ export interface operations {
                     "application/json": components["schemas"]["QuotaRequests"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13104,13 +13365,13 @@ export interface operations {
                     "application/json": components["schemas"]["NewQuotaRequest"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13140,13 +13401,13 @@ export interface operations {
                     "application/json": components["schemas"]["QuotaRequestAnswer"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13176,13 +13437,13 @@ export interface operations {
                     "application/json": components["schemas"]["QuotaRequestAnswer"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13192,6 +13453,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -13207,13 +13469,13 @@ export interface operations {
                     "application/json": components["schemas"]["QuotaLimits"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13223,6 +13485,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
             };
             cookie?: never;
@@ -13244,13 +13507,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13277,13 +13540,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13315,13 +13578,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13349,13 +13612,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13383,13 +13646,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13415,13 +13678,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13452,6 +13715,15 @@ export interface operations {
                     };
                 };
             };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
         };
     };
     get_snapshot_v1_workspaces__workspace__snapshots__snapshot_id__get: {
@@ -13474,13 +13746,13 @@ export interface operations {
                     "application/json": components["schemas"]["SnapshotContents"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13510,13 +13782,13 @@ export interface operations {
                     "application/json": components["schemas"]["Job"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13542,13 +13814,13 @@ export interface operations {
                     "application/json": components["schemas"]["Importances"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13574,13 +13846,13 @@ export interface operations {
                     "application/json": components["schemas"]["Rungs"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13590,7 +13862,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @example default */
                 workspace: string;
+                /** @example tuned */
                 name: string;
             };
             cookie?: never;
@@ -13606,13 +13880,13 @@ export interface operations {
                     "application/json": components["schemas"]["SweepTrials"];
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13638,13 +13912,13 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13671,13 +13945,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13708,13 +13982,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
@@ -13743,13 +14017,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Validation Error */
-            422: {
+            /** @description An error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };

@@ -1,9 +1,9 @@
 """`yard self update`: upgrade torchyard by the program that installed it.
 
-Owns: finding out who installed it, and the command that upgrades it.
+Owns: finding out who installed it, the command that upgrades it, what to do where it fails.
 Leaves: the upgrade to that program, a server's to docs/guides/upgrade.md.
-Always: nothing but the printed command runs; an installation that isn't this user's to change is
-refused before.
+Always: nothing but printed commands runs; an installation that isn't this user's to change, or has
+no room, is refused before; "the newest" is said only where an index was reached.
 
 Sources: https://docs.astral.sh/uv/concepts/tools/ (uv-receipt.toml in a tool's environment);
 https://packaging.python.org/en/latest/specifications/recording-installed-packages/ (INSTALLER,
@@ -23,13 +23,15 @@ from pathlib import Path
 import click
 
 import torchyard
-from torchyard.base.errors import Forbidden, InvalidInput
+from torchyard.base.errors import DiskFull, Forbidden, InvalidInput, TorchyardError, Unreachable
 from torchyard.cli.parsing.group import noun
 from torchyard.cli.parsing.options import accepts
 
 group = noun("self")
 _NAME = "torchyard"
 _CACHE_MARK = "CACHEDIR.TAG"
+# The largest dependency is uv, with 60 MB; it is fetched, unpacked and copied.
+_ROOM_BYTES = 200 << 20
 
 
 @group.command("update")
@@ -48,17 +50,67 @@ def update(dry_run: bool) -> int:
     if dry_run:
         return 0
     import subprocess
+    import tempfile
 
+    check_room(Path(sys.prefix), Path(tempfile.gettempdir()))
     code = subprocess.run(command).returncode
     if code:
-        return code
+        raise TorchyardError(
+            f"torchyard was not updated: the command above ended with {code}",
+            "mend what it says, and run it again; if `yard` no longer starts: "
+            f"`{shlex.join(repair_command(command))}`",
+        )
     asked = [sys.executable, "-c", "import torchyard; print(torchyard.__version__)"]
     version = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-    if version == torchyard.__version__:
-        click.echo(f"torchyard {version} is the newest that it found")
-    else:
+    if version != torchyard.__version__:
         click.echo(f"torchyard {torchyard.__version__} -> {version}")
+        return 0
+    if command[1:3] == ["-m", "pip"]:
+        _reach_an_index(version)
+    click.echo(f"torchyard {version} is the newest that it found")
     return 0
+
+
+def _reach_an_index(version: str) -> None:
+    """pip ends well where it reaches no index, and has nothing to change then."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", _NAME]
+        click.echo(f"$ {shlex.join(command)}")
+        if subprocess.run(command, cwd=folder).returncode:
+            raise Unreachable(
+                f"pip reached no index that has torchyard; {version} stays, newest or not",
+                "check the network, and `pip config list` for the index",
+            )
+
+
+def check_room(*folders: Path) -> None:
+    """Refuse where an upgrade would run out of space in one of them, half done.
+
+    Raises:
+        DiskFull: too little is free.
+    """
+    for folder in folders:
+        free = shutil.disk_usage(folder).free
+        if free < _ROOM_BYTES:
+            raise DiskFull(
+                f"only {free >> 20} MB are free in `{folder}`, too few to be safe",
+                f"free {_ROOM_BYTES >> 20} MB: an update that runs out of space may leave a `yard` "
+                "that does not start",
+            )
+
+
+def repair_command(upgrade: Sequence[str]) -> Sequence[str]:
+    """What installs torchyard anew where that upgrade broke it."""
+    program, *words = upgrade
+    if words[:2] == ["tool", "upgrade"]:
+        return [program, *words[:2], "--reinstall", _NAME]
+    if words[0] == "upgrade":
+        return [program, "reinstall", _NAME]
+    option = "--force-reinstall" if words[:2] == ["-m", "pip"] else "--reinstall"
+    return [program, *words[:-2], option, _NAME]
 
 
 def upgrade_command(prefix: Path, installer: str, direct_url: str) -> Sequence[str]:

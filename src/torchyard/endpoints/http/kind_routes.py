@@ -22,6 +22,7 @@ from torchyard.workspaces.permissions import Permission
 
 _ENDPOINT, _DEPLOYMENT = "/{endpoint}", "/{endpoint}/deployments/{deployment}"
 Json = dict[str, Any]
+_IF_NEW: dict[int | str, dict[str, Any]] = {201: {"description": "It is new"}}
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _serve_endpoints(router: APIRouter, kind: KindRoutes[E, D]) -> None:
     def show(services: ServicesOf, workspace: str, endpoint: str) -> Json:
         return kind.endpoint_json(services, endpoints.get(services.db, workspace, endpoint))
 
-    @router.put(_ENDPOINT, description=texts["create"])
+    @router.put(_ENDPOINT, description=texts["create"], responses=_IF_NEW)
     @needs(Permission.WRITE)
     def create(
         services: ServicesOf,
@@ -125,7 +126,7 @@ def _serve_deployments(router: APIRouter, kind: KindRoutes[E, D]) -> None:
         row = deployments.get(services.db, workspace, endpoint, deployment)
         return kind.deployment_json(services, row, ())
 
-    @router.put(_DEPLOYMENT, description=texts["create_deployment"])
+    @router.put(_DEPLOYMENT, description=texts["create_deployment"], responses=_IF_NEW)
     @needs(Permission.WRITE)
     def create_deployment(
         services: ServicesOf,
