@@ -22,7 +22,7 @@ from torchyard.base.settings import Settings
 
 # Of a job that isn't about true pauses.
 _SHORT_PAUSE_S = "6"
-_PATIENCE_S, _PATIENCE_OF_STALLS_S = 150.0, 90.0
+_PATIENCE_S, _PATIENCE_OF_STALLS_S = 150.0, 150.0
 _EVERY_S = 0.5
 _ENDED = ("Completed", "Failed", "Canceled")
 _AFTER_NOTICE_S = 1.0

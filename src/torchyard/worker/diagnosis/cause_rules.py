@@ -151,7 +151,7 @@ RULES: tuple[Rule, ...] = (
     ),
     # Between ranks
     Rule(
-        "network_interface_missing",
+        "network_unavailable",
         r"Unable to find (?:address for|interface)[: ]{1,3}(?P<interface>[\w.:-]{1,60})",
         "the machine has no network interface `{interface}`, or that has no address: leave out "
         "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, or name one that `ip -brief address` lists",

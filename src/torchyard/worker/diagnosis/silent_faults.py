@@ -61,7 +61,7 @@ def notices(
 
 
 def _unequal_steps(ranks: Sequence[Rank]) -> Iterator[str]:
-    """Where all ranks print the same steps: the one that came less far; how far of all they came."""
+    """Of ranks that print the same steps the one that came less far; how far of all they came."""
     steps = {rank.rank: list(_STEP.finditer(artifacts.log_tail(rank.log))) for rank in ranks}
     numbers = {rank: [int(step["number"]) for step in each] for rank, each in steps.items()}
     least = min(numbers, key=lambda rank: len(numbers[rank]), default=0)
