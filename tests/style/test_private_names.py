@@ -25,6 +25,7 @@ OF_TORCH = {
     },
     "train/onnx/exporting.py": {"torch.utils._pytree"},
     # The hook runs before threading may be imported.
+    "worker/in_rank/collectives_hook.py": {"_thread"},
     "worker/in_rank/rank_hook.py": {"_thread"},
 }
 

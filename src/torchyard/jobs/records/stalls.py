@@ -3,7 +3,7 @@ did.
 
 Owns: putting together what the nodes report of their ranks, the sentence about a stall.
 Leaves: noticing that a node stands to the workers, comparing collectives to shared/collectives.py,
-which node's failure is the job's to root_cause.py.
+which node's failure is the job's to attempts/root_cause.py.
 Always: a job stands only if every node whose ranks run says so.
 """
 
