@@ -38,7 +38,7 @@ class RanksHang: ...
 
 @dataclass(frozen=True)
 class RanksStand:
-    """Where the ranks of a node are and what they called last; `ranks` as records/stalls.py keeps them.
+    """Where the ranks of a node are and what they called last, as records/stalls.py keeps it.
 
     They stand still if `quiet_s` is more than 0; else they are about to be stopped.
     """
