@@ -114,3 +114,11 @@ def test_of_two_that_waited_a_lost_connection_tells_least() -> None:
     nodes = [failed(standing(0), lost), failed(standing(1), late)]
     node = root_cause.failed_node(nodes)
     assert node is not None and node.node == 1
+
+
+def test_a_job_whose_first_node_goes_on_is_not_looked_at_closer() -> None:
+    rank = {"rank": 0, "where": "a.py line 1"}
+    assert stalls.may_stand(standing(0, rank))
+    assert not stalls.may_stand(standing(0, rank, quiet_s=0.0))
+    assert stalls.may_stand(replace(standing(0, rank, quiet_s=0.0), state=NodeState.EXITED))
+    assert not stalls.may_stand(None)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import other_pythons
+from torchyard.shared import collectives
 from torchyard.worker.diagnosis import rank_calls
 from torchyard.worker.in_rank import collectives_hook, rank_hook, rank_record
 
@@ -171,3 +172,33 @@ def test_a_socket_that_floods_is_cut_off(start: Start, folder: Path) -> None:
     finally:
         flooding.kill()
         flooding.communicate()
+
+
+NCCL = """
+def call(number, state, name="nccl:_allgather_base"):
+    return {"process_group": ("1", "tensor_parallel"), "collective_seq_id": number, "state": state,
+            "retired": False, "profiling_name": name, "input_sizes": [[2, 3], [7]],
+            "input_dtypes": ["BFloat16", "Int"], "is_p2p": False, "pg_id": 1,
+            "time_created_ns": 1, "frames": [{"filename": "/work/model.py", "line": 9}]}
+
+recorder._dump_nccl_trace = lambda *_: pickle.dumps(
+    {"version": "2.5", "entries": [call(1, "completed"), call(2, "started")]}
+)
+input()
+"""
+
+
+def test_what_ran_on_gpus_is_listed_by_its_state(start: Start, folder: Path) -> None:
+    # As torch 2.4 to 2.13 write them; of NCCL's own there is none without a GPU.
+    start(NCCL)
+    names: list[str] = []
+    while "1" not in names:
+        (body,) = rank_calls.read([folder], 30.0, with_lines=True)
+        names = [group["name"] for group in body["groups"]]
+    calls = collectives.from_json(0, body).groups["1"]
+    assert [(call.number, call.name, call.done) for call in calls] == [
+        (1, "all_gather_into_tensor", True),
+        (2, "all_gather_into_tensor", False),
+    ]
+    assert calls[1].shapes == "[2, 3] bfloat16, [7] int"
+    assert calls[1].where == "/work/model.py line 9"

@@ -14,14 +14,18 @@ _MARK = "Traceback (most recent call last)"
 
 def error_text(job: Mapping[str, Any]) -> str:
     """The job's error with its hint and context; empty if there is none."""
+    return "\n\n".join(filter(None, (sentence(job), context(job.get("error") or {}))))
+
+
+def sentence(job: Mapping[str, Any]) -> str:
+    """The job's error with its hint; empty if there is none."""
     error = job.get("error")
     if not error:
         return ""
     text = click.style("error:", fg="red", bold=True) + f" {plain(error['message'])}"
     if error.get("hint"):
         text += "\n" + click.style("hint:", fg="yellow", bold=True) + f" {plain(error['hint'])}"
-    log_text = context(error)
-    return f"{text}\n\n{log_text}" if log_text else text
+    return text
 
 
 def context(error: Mapping[str, Any]) -> str:

@@ -25,7 +25,9 @@ def page(job: Mapping[str, Any]) -> str:
     is_pipeline = job.get("type") == "pipeline"  # its steps say where they run
     took = tables.since(job.get("started_at"), job.get("ended_at"), job.get("duration_s"))
     exit_code = job.get("exit_code")
+    cause = causes.sentence(job)
     parts = [
+        *([cause] if cause else []),
         tables.fields(
             [
                 ("Name", job["name"]),
@@ -54,7 +56,7 @@ def page(job: Mapping[str, Any]) -> str:
         ("Models", "\n".join(f"  {m['name']}:{m['version']}" for m in job.get("models") or [])),
     ]
     parts += [f"{heading}\n{text}" for heading, text in sections if text]
-    parts += [text for text in (causes.error_text(job),) if text]
+    parts += [text for text in (causes.context(job.get("error") or {}),) if text]
     return "\n\n".join(parts)
 
 

@@ -90,7 +90,9 @@ def _of_engine(db: Database, job: Job) -> str:
 def _of_ranks(db: Database, job: Job) -> str:
     with db.read() as connection:
         tries = attempt_store.attempts_of(connection, job.id)
-        nodes = attempt_store.nodes_of(connection, tries[-1].id) if tries else []
+        if not tries or not stalls.may_stand(attempt_store.node_of(connection, tries[-1].id, 0)):
+            return ""
+        nodes = attempt_store.nodes_of(connection, tries[-1].id)
     return stalls.message_of(nodes)
 
 

@@ -177,6 +177,12 @@ def change_attempt(
     connection.execute(update(attempts).where(attempts.c.id == attempt_id).values(values))
 
 
+def node_of(connection: Connection, attempt_id: str, number: int) -> AttemptNode | None:
+    these = (attempt_nodes.c.attempt_id == attempt_id) & (attempt_nodes.c.node == number)
+    row = connection.execute(select(attempt_nodes).where(these)).one_or_none()
+    return None if row is None else _node(row)
+
+
 def nodes_of(connection: Connection, attempt_id: str) -> list[AttemptNode]:
     rows = connection.execute(_NODES_OF, {"attempt": attempt_id})
     return [_node(row) for row in rows]

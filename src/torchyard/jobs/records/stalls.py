@@ -54,6 +54,13 @@ def read(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def may_stand(first: AttemptNode | None) -> bool:
+    """Whether the job may stand, by its first node: the others need not be read where that runs."""
+    if first is None:
+        return False
+    return first.state is not NodeState.RUNNING or bool(_stand(first).get("quiet_s"))
+
+
 def message_of(nodes: Sequence[AttemptNode]) -> str:
     """Who waits for whom, as one sentence; empty as long as any node of the job goes on."""
     stands = [(node.node, _stand(node)) for node in nodes if node.state is NodeState.RUNNING]
