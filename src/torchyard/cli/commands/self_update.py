@@ -103,7 +103,7 @@ def check_room(*folders: Path) -> None:
 
 
 def repair_command(upgrade: Sequence[str]) -> Sequence[str]:
-    """What installs torchyard anew where that upgrade broke it."""
+    """What installs torchyard again where that upgrade broke it."""
     program, *words = upgrade
     if words[:2] == ["tool", "upgrade"]:
         return [program, *words[:2], "--reinstall", _NAME]
