@@ -23,7 +23,7 @@ def text() -> str:
     """The document as JSON, sorted."""
     with tempfile.TemporaryDirectory(prefix="openapi-") as folder:
         parts = application.build(
-            Path(folder), "http://127.0.0.1:1", os.environ, executor=FakeExecutor()
+            Path(folder) / "home", "http://127.0.0.1:1", os.environ, executor=FakeExecutor()
         )
         try:
             document = application.create_app(parts).openapi()

@@ -122,8 +122,10 @@ def _steady(value: Any, home: str) -> Any:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder), "", FakeClock()) as site:
-        answers = {_key(example): _steady(answer, folder) for example, answer in sent(site)}
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"  # a key lies beside it
+        with served(home, "", FakeClock()) as site:
+            answers = {_key(example): _steady(answer, str(home)) for example, answer in sent(site)}
     examples = stored()
     for example in examples:
         example["response"] = answers.get(_key(example), example.get("response"))
