@@ -10,7 +10,7 @@ best, bad_epochs, easy_epochs = 1.0, 0, 4 if rank == 1 else 15
 for epoch in range(15):
     loss = model(torch.randn(4, 8)).square().mean()
     optimizer.zero_grad()
-    loss.backward()
+    loss.backward()  # here
     optimizer.step()
     validation = 0.9 - 0.05 * min(epoch, easy_epochs)
     bad_epochs = 0 if validation < best else bad_epochs + 1

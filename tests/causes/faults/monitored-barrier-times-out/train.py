@@ -11,5 +11,5 @@ def tokenize(shard):
 
 dist.init_process_group("gloo")
 tokenize(dist.get_rank())
-dist.monitored_barrier(timeout=timedelta(seconds=6))
+dist.monitored_barrier(timeout=timedelta(seconds=6))  # here
 print("all shards are ready", flush=True)
