@@ -1,7 +1,7 @@
 """Run the corpus under a launcher and score it, or score what another launcher said.
 
     python -m causes torchyard|torchrun [NAME…] [--held-back] [--kind KIND] [--show] [--out FILE]
-    python -m causes score ANSWERS.jsonl [--held-back] [--show]
+    python -m causes score --answers ANSWERS.jsonl [--held-back] [--show]
     python -m causes list [--held-back]
 
 Owns: the command line.
