@@ -43,7 +43,7 @@ def page(job: Mapping[str, Any]) -> str:
                 ("Cloned from", (job.get("properties") or {}).get("torchyard.cloned_from")),
                 ("Rehearsal", "on the CPU instead of GPUs" if job.get("rehearsal") else ""),
             ]
-        )
+        ),
     ]
     sections: list[tuple[str, str]] = [
         ("Stages", _stages(job)),
