@@ -92,8 +92,8 @@ def _loop(python: Path, folder: Path, options: argparse.Namespace, ask: bool = F
             found = rank_calls.read(sorted(folder.iterdir()), 30.0, with_lines=with_lines)
             took_ms = (time.perf_counter() - begin) * 1e3
             print(f"lists of {len(found)} ranks{' with lines' * with_lines}: {took_ms:.0f} ms")
-    for rank in ranks:
-        rank.communicate("")
+    for started in ranks:
+        started.communicate("")
     return slowest
 
 
