@@ -135,7 +135,8 @@ class StallWatch:
         busy_s = now - self._progress_at
         if self._reported or now < self._sampled_at + self._limit_s:
             return
-        if busy_s < _BUSY_TIMES / 2 * self._limit_now_s:
+        limit_s = max(_BUSY_TIMES * self._limit_s, self._limit_now_s)
+        if busy_s < limit_s / 2:
             return
         self._sampled_at = now
         calls, leaves = self._read_calls(), self._positions.leaves(running)
@@ -147,7 +148,7 @@ class StallWatch:
         self._calls_at_sample = calls
         self._same_leaves = self._same_leaves + 1 if leaves == self._leaves else 0
         self._leaves = leaves
-        if busy_s >= _BUSY_TIMES * self._limit_now_s and self._same_leaves >= _SAME_LEAVES:
+        if busy_s >= limit_s and self._same_leaves >= _SAME_LEAVES:
             self._reported_busy = True
             self._report(running, busy_s, calls)
 
