@@ -2,8 +2,8 @@
 
 Owns: a rank's list of its recent collectives, as JSON and as types; finding the rank that does not
 do what the others do, and the sentence about it.
-Leaves: reading a rank's list to worker/in_rank/collectives_hook.py and worker/diagnosis/, when to
-compare to those who know that ranks wait.
+Leaves: making a list to worker/in_rank/collectives_hook.py, reading it to
+worker/diagnosis/rank_calls.py, when to compare to those who know that ranks wait.
 Always: a rank is blamed only if most others agree against it, or if it alone has not come; with two
 that differ both are named and none is blamed. Whatever a list holds, comparing it ends: only so
 many calls of so many groups are read.
@@ -18,7 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-MOST_CALLS, MOST_GROUPS = 64, 16
+HINT = (
+    "all ranks of a group must make the same collective calls in the same order, with the same "
+    "shapes and types"
+)
+_MOST_CALLS, _MOST_GROUPS, _MOST_RANKS = 12, 16, 65_536
 _TEXT = 200
 _NUMBER = range(2**53)
 _SHOWN_RANKS = 8
@@ -65,11 +69,7 @@ class Call:
 
 @dataclass(frozen=True)
 class RankCalls:
-    """What one rank did last, by group, and where it is now; `groups` are lists by number.
-
-    `ended` says that it had failed by then, as by waiting too long: then its last call did not end
-    well, whatever the recorder says.
-    """
+    """What one rank called last, by group, and where it is now; a group's calls are in order."""
 
     rank: int
     groups: Mapping[str, Sequence[Call]]
@@ -91,34 +91,52 @@ class Finding:
     differs: bool = False
 
 
+def groups_of(body: Any) -> list[dict[str, Any]]:
+    """The groups of a rank's list with their last calls, as JSON.
+
+    The list comes from the rank, which is the user's program: what does not fit is left out, and no
+    more than a little is kept.
+    """
+    listed = _list(body.get("groups")) if isinstance(body, Mapping) else []
+    return [
+        {
+            "name": str(group.get("name"))[:_TEXT],
+            "ranks": [each for each in _list(group.get("ranks"))[:_MOST_RANKS] if _is_number(each)],
+            "calls": [
+                {
+                    "number": call["number"],
+                    "name": named(str(call.get("name"))[:_TEXT]),
+                    "shapes": str(call.get("shapes") or "")[:_TEXT],
+                    "where": str(call.get("where") or "")[:_TEXT],
+                    "done": call.get("done") is True,
+                }
+                for call in _list(group.get("calls"))[-_MOST_CALLS:]
+                if isinstance(call, Mapping) and _is_number(call.get("number"))
+            ],
+        }
+        for group in listed[:_MOST_GROUPS]
+        if isinstance(group, Mapping)
+    ]
+
+
 def from_json(rank: int, body: Any, where: str = "") -> RankCalls:
-    """A rank's list as it came from the rank, which is the user's program: what does not fit is
-    left out.
+    """A rank's list.
+
+    Args:
+        body: `ended` says that the rank had failed by then, as by waiting too long: then its last
+            call did not end well, whatever the recorder says.
     """
     groups: dict[str, list[Call]] = {}
     members: dict[str, list[int]] = {}
-    content = body if isinstance(body, Mapping) else {}
-    for group in _list(content.get("groups"))[:MOST_GROUPS]:
-        if not isinstance(group, Mapping):
-            continue
-        name = str(group.get("name"))[:_TEXT]
-        members[name] = [each for each in _list(group.get("ranks"))[:65536] if _is_number(each)]
-        read = [_call(each) for each in _list(group.get("calls"))[-MOST_CALLS:]]
-        calls = sorted((call for call in read if call), key=lambda call: call.number)
-        if calls and content.get("ended") is True:
+    has_ended = isinstance(body, Mapping) and body.get("ended") is True
+    for group in groups_of(body):
+        calls = sorted((Call(**call) for call in group["calls"]), key=lambda call: call.number)
+        if calls and has_ended:
             calls[-1] = replace(calls[-1], done=False)
         if calls and not calls[-1].done:
             calls[-1] = replace(calls[-1], where=calls[-1].where or where)
-        groups[name] = calls
+        groups[group["name"]], members[group["name"]] = calls, group["ranks"]
     return RankCalls(rank, groups, members, where)
-
-
-def _call(body: Any) -> Call | None:
-    if not isinstance(body, Mapping) or not _is_number(body.get("number")):
-        return None
-    name = named(str(body.get("name"))[:_TEXT])
-    shapes, where = (str(body.get(key) or "")[:_TEXT] for key in ("shapes", "where"))
-    return Call(int(body["number"]), name, shapes, body.get("done") is True, where)
 
 
 def compare(ranks: Sequence[RankCalls]) -> Finding | None:
@@ -127,7 +145,7 @@ def compare(ranks: Sequence[RankCalls]) -> Finding | None:
         calls = {each.rank: list(each.groups[group]) for each in ranks if group in each.groups}
         members = next(each.members.get(group, ()) for each in ranks if group in each.groups)
         known = {each.rank: each for each in ranks if not members or each.rank in members}
-        finding = _differing(calls, known) or _behind(calls, known)
+        finding = _differing(calls) or _behind(calls, known)
         if finding is not None:
             return finding
     return None
@@ -204,7 +222,7 @@ def _groups_in_order(ranks: Sequence[RankCalls]) -> Iterator[str]:
     yield from (name for name in names if name not in waiting)
 
 
-def _differing(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> Finding | None:
+def _differing(calls: Mapping[int, list[Call]]) -> Finding | None:
     """The first call that is not the same for all."""
     by_number: dict[int, dict[int, Call]] = {}
     for rank, listed in calls.items():
@@ -247,14 +265,14 @@ def _shift(mine: Sequence[Call], others: Sequence[Call], number: int) -> str:
     """Whether a rank left one out or made one more: what follows is the same, one call apart."""
     own = [call.form for call in mine if call.number >= number]
     theirs = [call.form for call in others if call.number >= number]
-    if _goes_on(own, theirs[1:]):
+    if _begin_alike(own, theirs[1:]):
         return ": it skipped one"
-    if _goes_on(own[1:], theirs):
+    if _begin_alike(own[1:], theirs):
         return ": it made one call more"
     return ""
 
 
-def _goes_on(one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]]) -> bool:
+def _begin_alike(one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]]) -> bool:
     shared = min(len(one), len(other))
     return shared > 0 and list(one[:shared]) == list(other[:shared])
 
@@ -272,7 +290,7 @@ def _behind(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> 
     if not waiting or not late or len(late) >= len(last):
         return None
     call = waiting[0]
-    if skipped := _skipped(calls, late, known):
+    if skipped := _skipped(calls, late):
         return skipped
     if inside := {rank: calls[rank][-1] for rank in late if _is_waiting(calls.get(rank))}:
         return _apart(calls, inside, furthest)
@@ -305,9 +323,7 @@ def _apart(calls: Mapping[int, list[Call]], inside: Mapping[int, Call], furthest
     return Finding(sentence, (), call.name, call.where)
 
 
-def _skipped(
-    calls: Mapping[int, list[Call]], late: Sequence[int], known: Mapping[int, RankCalls]
-) -> Finding | None:
+def _skipped(calls: Mapping[int, list[Call]], late: Sequence[int]) -> Finding | None:
     """Of calls of the same form only their lines tell that one rank left one out: from there on
     it makes each at the line where the others make the next one.
     """

@@ -12,15 +12,17 @@ from torchyard.worker.launch.ranks import Rank
 
 def told(
     folder: Path, *logs: str, command: str = "python train.py", has_logged: bool = False,
-    has_gpus: bool = False,
+    has_gpus: bool = False, is_whole: bool = True, first: int = 0,
 ) -> list[str]:  # fmt: skip
     ranks = []
     for number, text in enumerate(logs):
         log = folder / f"std_log_process_{number}.txt"
         log.write_text(text)
-        ranks.append(Rank(number, number, log, log.name))
+        ranks.append(Rank(first + number, number, log, log.name))
     return list(
-        silent_faults.notices(ranks, command=command, has_logged=has_logged, has_gpus=has_gpus)
+        silent_faults.notices(
+            ranks, command=command, is_whole=is_whole, has_logged=has_logged, has_gpus=has_gpus
+        )
     )
 
 
@@ -47,11 +49,15 @@ def test_a_figure_that_is_lost_until_the_end_is_told(tail: str, words: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("value", "is_told"), [("0.693147", True), ("0.0000", False), ("1e-7", True)]
+    ("value", "is_told"), [("0.693147", True), ("0.0000", False), ("1e-7", False), ("0.10", False)]
 )
 def test_a_loss_that_never_changes_is_told(value: str, is_told: bool, tmp_path: Path) -> None:
     sentences = told(tmp_path, f"epoch 1 loss {value}\n" * 30 + "seed 42\n" * 30)
     assert len(sentences) == is_told
+
+
+def test_a_loss_of_which_only_the_end_is_read_may_have_changed(tmp_path: Path) -> None:
+    assert not told(tmp_path, "epoch 1 loss 0.512345\n" + "epoch 1 loss 0.412345\n" * 4000)
 
 
 def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path: Path) -> None:
@@ -59,6 +65,8 @@ def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path
     assert sentence.startswith("nothing was printed")
     assert not told(tmp_path, "")
     assert not told(tmp_path, "", "", has_logged=True)
+    # Only rank 0 prints, on another node.
+    assert not told(tmp_path, "", "", is_whole=False, first=2)
     assert not told(tmp_path, "", "done\n")
 
 
@@ -74,6 +82,7 @@ def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path
 def test_a_gpu_that_is_asked_for_and_not_there(command: str, asks: bool, tmp_path: Path) -> None:
     assert len(told(tmp_path, "x", command=command)) == asks
     assert not told(tmp_path, "x", command=command, has_gpus=True)
+    assert not told(tmp_path, "x", command=command, is_whole=False, first=2)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +97,12 @@ def test_a_gpu_that_is_asked_for_and_not_there(command: str, asks: bool, tmp_pat
         (["step 9\n", "no steps\n", "step 9\n"], ""),
         (["step 9\n", "step 3\n", "step 5\n"], ""),
         (["step 29/100 loss 0.1\n"], "the script ended at step 29 of 100"),
+        (["".join(f"step {step}/100\n" for step in range(0, 100, 10))], ""),
+        (
+            ["".join(f"step {step}/100\n" for step in range(0, 50, 10))],
+            "the script ended at step 40",
+        ),
+        (["step 0\nstep 50\n", "step 0\nstep 50\nstep 99\n"], ""),
         (["epoch 9/10\n"], ""),
         (["epoch: 10 / 10\n"], ""),
     ],

@@ -18,7 +18,7 @@ from typing import Any
 from torchyard.base.clock import from_text, to_text
 from torchyard.jobs.records import stalls
 from torchyard.jobs.records.types import AttemptNode, JobError
-from torchyard.shared import failures
+from torchyard.shared import collectives, failures
 from torchyard.shared.collectives import Finding, RankCalls
 
 _SIZES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})")
@@ -29,10 +29,6 @@ RESIZED = "resized"
 # Why an attempt's nodes are stopped when nobody asked for it.
 OF_ITSELF = ("", "failed", PEER_LOST)
 _SHOWN_RANKS = 16
-_MISMATCH_HINT = (
-    "all ranks of a group must make the same collective calls in the same order, with the same "
-    "shapes and types"
-)
 # Of two machines, as far as they may differ.
 _CLOCKS = timedelta(seconds=5)
 # A node reports these of another one that it can't reach, also because that one has ended.
@@ -104,7 +100,7 @@ def _with_collectives(error: JobError, nodes: Sequence[AttemptNode]) -> JobError
         details["rank"] = finding.ranks[0]
         details["node"] = stalls.node_of(nodes, finding.ranks[0])
     code = MISMATCH if finding.differs else error.code
-    hint = _MISMATCH_HINT if finding.differs or not error.hint else error.hint
+    hint = collectives.HINT if finding.differs or not error.hint else error.hint
     return JobError(code, f"{finding.sentence}; then: {error.message}", hint, details)
 
 

@@ -1,5 +1,4 @@
-"""What is said of a job whose ranks stand still, or failed because one did not do what the others
-did.
+"""Why the ranks of a job stand still, or failed because one of them did not do as the others did.
 
 Owns: putting together what the nodes report of their ranks, the sentence about a stall.
 Leaves: noticing that a node stands to the workers, comparing collectives to shared/collectives.py,
@@ -28,7 +27,6 @@ _TEXT = 300
 @dataclass(frozen=True)
 class _Rank:
     number: int
-    node: int
     where: str
     waits_in: str
     ended: bool
@@ -139,7 +137,6 @@ def _ranks(nodes: Sequence[AttemptNode]) -> list[_Rank]:
     return [
         _Rank(
             rank["rank"],
-            node.node,
             str(rank.get("where") or ""),
             str(rank.get("waits_in") or ""),
             rank.get("ended") is True,
@@ -171,13 +168,12 @@ def _stand_ranks(node: AttemptNode) -> list[dict[str, Any]]:
 def _plain(rank: Mapping[str, Any]) -> dict[str, Any]:
     """An entry with only the keys that are read, whatever the worker sent."""
     number = rank.get("rank")
-    groups = rank.get("groups")
     return {
         "rank": number if isinstance(number, int) and 0 <= number < 2**31 else None,
         "where": str(rank.get("where") or "")[:_TEXT],
         "waits_in": str(rank.get("waits_in") or "")[:_TEXT],
         "ended": rank.get("ended") is True,
-        **({"groups": groups} if isinstance(groups, list) else {}),
+        **({"groups": collectives.groups_of(rank)} if "groups" in rank else {}),
     }
 
 

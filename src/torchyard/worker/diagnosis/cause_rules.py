@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torchyard.shared.collectives import HINT
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -174,8 +176,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "collective_mismatch",
         r"op\.preamble\.length <= op\.nbytes|Detected mismatch between collectives",
-        "all ranks of a group must make the same collective calls in the same order, with the same "
-        "shapes and types",
+        HINT,
     ),
     Rule(
         "collective_timeout",

@@ -143,11 +143,14 @@ def first_early_exit(
         return None
     at, rank = min(early)
     left = {"rank": rank, "node": context.node, "exit_code": 0, "at": iso_time(at)}
-    hidden = artifacts.records(context.records_folder(rank))
-    if hidden and (trace := hidden[-1].trace) is not None:
-        left["error"] = short_title(trace) + location_of(
-            artifacts.user_frame(trace.frames), context
-        )
+    hidden = [
+        record.trace
+        for record in artifacts.records(context.records_folder(rank))
+        if record.kind == "exception" and abs(at - record.at) < _JUST_NOW_S
+    ]
+    if hidden and (trace := hidden[-1]) is not None:
+        frame = artifacts.user_frame(trace.frames)
+        left["error"] = short_title(trace) + location_of(frame, context)
     return left
 
 

@@ -147,14 +147,20 @@ def hidden_failures(
 
 
 def silent_faults(
-    ranks: Sequence[Rank], *, command: str, has_logged: bool, has_gpus: bool
+    ranks: Sequence[Rank], *, command: str, is_whole: bool, has_logged: bool, has_gpus: bool
 ) -> list[str]:
-    """What may be wrong with the work of ranks that succeeded, one sentence each."""
+    """What may be wrong with the work of ranks that succeeded; as silent_faults.notices."""
     from torchyard.worker.diagnosis import silent_faults
 
     try:
         return list(
-            silent_faults.notices(ranks, command=command, has_logged=has_logged, has_gpus=has_gpus)
+            silent_faults.notices(
+                ranks,
+                command=command,
+                is_whole=is_whole,
+                has_logged=has_logged,
+                has_gpus=has_gpus,
+            )
         )
     except Exception:
         traceback.print_exc()

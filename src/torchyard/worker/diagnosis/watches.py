@@ -29,7 +29,7 @@ from torchyard.worker.diagnosis.stacks import RankPosition
 from torchyard.worker.diagnosis.stall_watch import Positions, StallWatch
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.preflight.rendezvous import Rendezvous
-from torchyard.worker.server.control import HANG, TIMEOUT, Control
+from torchyard.worker.server.control import HANG, PEER_LOST, TIMEOUT, Control
 
 _CHECK_EVERY_S = 5.0
 _CHECKS_PER_LIMIT = 10
@@ -119,7 +119,8 @@ class Watches:
             self._write_stacks(running, "another node reported a hang", *limits)
         elif self._control.reason == TIMEOUT:
             self._write_stacks(running, "the job reached its time limit", *limits)
-        if self._stalls is not None and self._plan.world_size > 1:
+        is_of_itself = self._control.reason in ("", "failed", PEER_LOST, HANG, TIMEOUT)
+        if self._stalls is not None and self._plan.world_size > 1 and is_of_itself:
             try:
                 self._stalls.ending(self._last_positions(running))
             except Exception:
