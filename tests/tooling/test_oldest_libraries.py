@@ -28,7 +28,7 @@ def dependencies() -> dict[str, str]:
 
 
 def test_no_dependency_has_an_upper_bound() -> None:
-    """A bound would stand against what else lies in the same environment (docs/guides/install.md)."""
+    """It would stand against what else lies in the same environment (docs/guides/install.md)."""
     bounds = dependencies()
     assert all(re.fullmatch(r">=[\d.]+", bound) for bound in bounds.values()), bounds
 

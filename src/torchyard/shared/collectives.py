@@ -69,12 +69,16 @@ class Call:
 
 @dataclass(frozen=True)
 class RankCalls:
-    """What one rank called last, by group, and where it is now; a group's calls are in order."""
+    """What one rank called last, by group, and where it is now; a group's calls are in order.
+
+    `groups_made` counts its calls of `init_process_group` and `new_group`; 0 if that isn't known.
+    """
 
     rank: int
     groups: Mapping[str, Sequence[Call]]
     members: Mapping[str, Sequence[int]]
     where: str = ""
+    groups_made: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,14 +95,15 @@ class Finding:
     differs: bool = False
 
 
-def groups_of(body: Any) -> list[dict[str, Any]]:
-    """The groups of a rank's list with their last calls, as JSON.
+def plain(body: Any) -> dict[str, Any]:
+    """A rank's list as it is sent and kept: its groups with their last calls, and their number.
 
     The list comes from the rank, which is the user's program: what does not fit is left out, and no
     more than a little is kept.
     """
-    listed = _list(body.get("groups")) if isinstance(body, Mapping) else []
-    return [
+    body = body if isinstance(body, Mapping) else {}
+    made = body.get("groups_made")
+    groups = [
         {
             "name": str(group.get("name"))[:_TEXT],
             "ranks": [each for each in _list(group.get("ranks"))[:_MOST_RANKS] if _is_number(each)],
@@ -114,9 +119,10 @@ def groups_of(body: Any) -> list[dict[str, Any]]:
                 if isinstance(call, Mapping) and _is_number(call.get("number"))
             ],
         }
-        for group in listed[:_MOST_GROUPS]
+        for group in _list(body.get("groups"))[:_MOST_GROUPS]
         if isinstance(group, Mapping)
     ]
+    return {"groups": groups, "groups_made": made if _is_number(made) else 0}
 
 
 def from_json(rank: int, body: Any, where: str = "") -> RankCalls:
@@ -129,26 +135,62 @@ def from_json(rank: int, body: Any, where: str = "") -> RankCalls:
     groups: dict[str, list[Call]] = {}
     members: dict[str, list[int]] = {}
     has_ended = isinstance(body, Mapping) and body.get("ended") is True
-    for group in groups_of(body):
+    listed = plain(body)
+    for group in listed["groups"]:
         calls = sorted((Call(**call) for call in group["calls"]), key=lambda call: call.number)
         if calls and has_ended:
             calls[-1] = replace(calls[-1], done=False)
         if calls and not calls[-1].done:
             calls[-1] = replace(calls[-1], where=calls[-1].where or where)
         groups[group["name"]], members[group["name"]] = calls, group["ranks"]
-    return RankCalls(rank, groups, members, where)
+    return RankCalls(rank, groups, members, where, listed["groups_made"])
 
 
 def compare(ranks: Sequence[RankCalls]) -> Finding | None:
-    """Who does something else than the others, in the first group in which somebody waits."""
+    """Who does something else than the others, in the first group in which somebody waits.
+
+    A rank that is missed in one group because it waits in another one is not to blame as long as
+    anybody else is; where ranks of two groups wait for each other, the smaller one's tells more.
+    """
+    waiting_in = {each.rank: _waits_in(each) for each in ranks}
+    circular: dict[int, Finding] = {}
     for group in _groups_in_order(ranks):
         calls = {each.rank: list(each.groups[group]) for each in ranks if group in each.groups}
         members = next(each.members.get(group, ()) for each in ranks if group in each.groups)
         known = {each.rank: each for each in ranks if not members or each.rank in members}
-        finding = _differing(calls) or _behind(calls, known)
-        if finding is not None:
+        elsewhere = {rank for rank in known if waiting_in[rank] - {group}}
+        finding = _differing(calls) or _behind(calls, known, elsewhere)
+        if finding is None:
+            continue
+        if not elsewhere.issuperset(finding.ranks) or not finding.ranks:
             return finding
-    return None
+        circular.setdefault(len(known), finding)
+    return circular[min(circular)] if circular else _other_number_of_groups(ranks)
+
+
+def _waits_in(rank: RankCalls) -> set[str]:
+    return {name for name, calls in rank.groups.items() if _is_waiting(calls)}
+
+
+def _other_number_of_groups(ranks: Sequence[RankCalls]) -> Finding | None:
+    """The ranks that called `new_group` less or more often than most others."""
+    made = Counter(each.groups_made for each in ranks if each.groups_made)
+    if len(made) != 2 or made.total() < len(ranks):
+        return None
+    (usual, count), (other, _) = made.most_common()
+    odd = sorted((each.rank, each.where) for each in ranks if each.groups_made == other)
+    if 2 * count <= len(ranks):
+        return None
+    sentence = (
+        f"{_ranks([rank for rank, _ in odd])} called new_group {_times(other - 1)}, the last time "
+        f"where it stands{_at(odd[0][1])}, the others {_times(usual - 1)}: all ranks call it for "
+        "each group, also those that are not in it"
+    )
+    return Finding(sentence, tuple(rank for rank, _ in odd), "new_group", odd[0][1], True)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def compare_with_lost(
@@ -277,8 +319,14 @@ def _begin_alike(one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]
     return shared > 0 and list(one[:shared]) == list(other[:shared])
 
 
-def _behind(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> Finding | None:
-    """The ranks that have not come to the call in which others wait."""
+def _behind(
+    calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls], elsewhere: set[int]
+) -> Finding | None:
+    """The ranks that have not come to the call in which others wait.
+
+    Args:
+        elsewhere: these wait in another group, and are named only if there are no others.
+    """
     last = {rank: calls[rank][-1].number if calls.get(rank) else 0 for rank in known}
     furthest = max(last.values(), default=0)
     waiting = [
@@ -289,6 +337,7 @@ def _behind(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> 
     late = sorted(rank for rank, number in last.items() if number < furthest)
     if not waiting or not late or len(late) >= len(last):
         return None
+    late = [rank for rank in late if rank not in elsewhere] or late
     call = waiting[0]
     if skipped := _skipped(calls, late):
         return skipped

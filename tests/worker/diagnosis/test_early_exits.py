@@ -46,7 +46,7 @@ def test_the_rank_that_exited_first_is_named(tmp_path: Path, error: str) -> None
     )
     assert failure.message.startswith(
         "rank 2 on node 0 exited with code 0 at 15:06:41 UTC, while other ranks still waited for "
-        "it: rank 0 on node 0 exited with code 1: "
+        "it: rank 0 on node 0 exited with code 1"
     )
     assert "fewer batches" in failure.hint
     assert failure.details["early_exit"]["rank"] == 2

@@ -58,12 +58,12 @@ def test_ranks_are_asked_only_where_the_job_ends_of_itself(
     reason: str, is_asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"rank": "1", "groups": []}
-    monkeypatch.setattr(rank_calls, "read", lambda *_, **__: [asked])
+    monkeypatch.setattr(rank_calls, "ask", lambda *_, **__: ([asked], 0))
     assert ending(tmp_path, reason) == (["ranks_stand"] if is_asked else [])
 
 
 def test_ranks_that_leave_nothing_to_read_are_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank_calls, "read", lambda *_, **__: [])
+    monkeypatch.setattr(rank_calls, "ask", lambda *_, **__: ([], 0))
     assert ending(tmp_path, "") == []

@@ -28,7 +28,7 @@ HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout
 RESIZED = "resized"
 # Why an attempt's nodes are stopped when nobody asked for it.
 OF_ITSELF = ("", "failed", PEER_LOST)
-_SHOWN_RANKS = 16
+_SHOWN_RANKS, _TEXT = 16, 400
 # Of two machines, as far as they may differ.
 _CLOCKS = timedelta(seconds=5)
 # A node reports these of another one that it can't reach, also because that one has ended.
@@ -62,7 +62,7 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     first = min(
         failed,
         key=lambda node: (
-            _is_consequence(node, failed), _tells_least(node), node.failed_at, node.node
+            _is_consequence(node, failed), _vagueness(node), node.failed_at, node.node
         ),
     )  # fmt: skip
     error = first.error
@@ -75,8 +75,8 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     return first if error is first.error else replace(first, error=error)
 
 
-def _tells_least(node: AttemptNode) -> bool:
-    return node.error is not None and node.error.code == failures.PEER_LOST
+def _vagueness(node: AttemptNode) -> int:
+    return failures.vagueness(node.error.code) if node.error is not None else 0
 
 
 def _may_be_of_others(error: JobError) -> bool:
@@ -130,16 +130,17 @@ def _with_early_exit(failed: AttemptNode, nodes: Sequence[AttemptNode]) -> JobEr
     assert failed.failed_at is not None
     until = failed_at(error, failed.failed_at) + _CLOCKS
     early_exits = [
-        (from_text(early["at"]), node.node, early["rank"])
+        (from_text(early["at"]), node.node, early)
         for node in nodes
         if node.node != failed.node and (early := (node.interactive or {}).get("early_exit"))
     ]
     early_exits = [early for early in early_exits if early[0] <= until]
     if not early_exits:
         return error
-    at, node, rank = min(early_exits)
+    at, node, early = min(early_exits, key=lambda each: each[:2])
     waited = failures.Failure(error.code, error.message, error.hint, details=error.details)
-    left = {"rank": rank, "node": node, "exit_code": 0, "at": to_text(at)}
+    words = {key: str(early[key])[:_TEXT] for key in ("error", "where") if early.get(key)}
+    left = {"rank": early["rank"], "node": node, "exit_code": 0, "at": to_text(at), **words}
     failure = failures.with_early_exit(waited, left)
     return JobError(failure.code, failure.message, failure.hint, failure.details)
 

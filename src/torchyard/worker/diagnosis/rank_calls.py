@@ -26,10 +26,11 @@ _MAX_SOCKETS = 256
 _POLL_S = 0.05
 
 
-def read(
+def ask(
     folders: Iterable[Path], limit_s: float, *, with_lines: bool = False
-) -> list[dict[str, Any]]:
-    """What the ranks with these folders of records called, as JSON; see shared/collectives.py.
+) -> tuple[list[dict[str, Any]], int]:
+    """What the ranks with these folders of records called, as JSON (see shared/collectives.py); how
+    many did not answer.
 
     Args:
         limit_s: for all of them together.
@@ -49,7 +50,8 @@ def read(
     for folder in folders:
         files = sorted(folder.glob(f"*{SAVED}"))[:_MAX_SOCKETS]
         answers += [artifacts.text_of(file).encode() for file in files]
-    return [body for answer in answers for body in _parsed(answer)]
+    silent = sum(not question.over for question in asked.values())
+    return [body for answer in answers for body in _parsed(answer)], silent
 
 
 @dataclass

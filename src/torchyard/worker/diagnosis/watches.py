@@ -21,7 +21,6 @@ from torchyard.shared.failures import STOPPED_EXIT, Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.plurals import plural
 from torchyard.worker.diagnosis import stacks
-from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.diagnosis.cut_connections import CutConnections
 from torchyard.worker.diagnosis.joined_ranks import JoinedRanks
@@ -200,7 +199,7 @@ class Watches:
     def _last_positions(self, running: Mapping[int, Rank]) -> list[dict[str, Any]]:
         """Where those stand that still run when another one has failed."""
         return [
-            {"rank": rank, "where": self._describe(each.frame), "waits_in": each.waits_in}
+            {"rank": rank, "where": self._describe(each), "waits_in": each.waits_in}
             for rank, each in self._glance(running).items()
         ]
 
@@ -237,18 +236,20 @@ class Watches:
             file = self._logs / name
             position = stacks.write_stacks(pid, errors, file, title, deadline, answer_s)
             positions[rank.rank] = position
-            self.positions.append({"rank": rank.rank, "where": self._describe(position.frame)})
+            self.positions.append({"rank": rank.rank, "where": self._describe(position)})
             self._ship(file, f"user_logs/{name}")
         return positions
 
-    def _describe(self, frame: Frame | None) -> str:
+    def _describe(self, position: RankPosition) -> str:
+        frame = position.frame
         if frame is None:
-            return "no Python code"
+            return f"no Python code, {position.state}" if position.state else "no Python code"
         file = frame.file
         start = f"{self._context.work}/"
         file = file[len(start) :] if file.startswith(start) else file
         function = "" if frame.function in ("", "<module>") else f" in {frame.function}"
-        return f"{file} line {frame.line}{function}"
+        state = f" ({position.state})" if position.state else ""
+        return f"{file} line {frame.line}{function}{state}"
 
 
 def _now() -> str:

@@ -339,9 +339,11 @@ class Node:
         has_files = any(any(folder.iterdir()) for folder in (outputs, named) if folder.is_dir())
         for message in outcome.silent_faults(
             [exit.rank for exit in self._gang.exits],
+            self._context,
             command=plan.command,
             is_whole=plan.node_count == 1,
             has_logged=has_files or self._relay.logged > 0,
+            lost_figures=self._relay.lost_figures,
             has_gpus=bool(plan.gpus_per_node or plan.rehearsed_gpus)
             or any(Path("/dev").glob("nvidia[0-9]*")),
         ):
