@@ -67,7 +67,7 @@ def read_python(folder: Path) -> str:
 
 
 def build(home: Path, environment: Any, platform: Platform | None = None) -> Path:
-    """The folder of an environment, a reference or inline, built now unless it exists.
+    """The folder of an environment, a reference or inline, built and compiled now unless it is.
 
     Args:
         platform: what to build for; None is this machine.
@@ -76,7 +76,10 @@ def build(home: Path, environment: Any, platform: Platform | None = None) -> Pat
     db = home_database.open_for(home, home_database.chosen(home, ""))
     try:
         environments = Environments(home, db, SystemClock(), os.environ, platform)
-        return environments.builds.run(environments.resolver.resolve(environment))
+        spec = environments.resolver.resolve(environment)
+        folder = environments.builds.run(spec)
+        environments.compiler.finish(spec.hash)
+        return folder
     finally:
         db.close()
 

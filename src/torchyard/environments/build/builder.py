@@ -1,8 +1,9 @@
 """Make the folder of one environment.
 
-Owns: the steps of a build: venv, lock, install, hooks, bytecode, rename; which Python;
-stale folders.
-Leaves: that only one builds to builds.py, resolving to packages/lock.py.
+Owns: the steps of a build: venv, lock, install, hooks, linking compiled modules, rename; which
+Python; stale folders.
+Leaves: that only one builds to builds.py, resolving to packages/lock.py, compiling modules to
+compiling.py, which begins when the folder is there.
 Always: the caller holds the environment's lock; the final folder appears complete, by one rename.
 """
 
@@ -77,6 +78,11 @@ class EnvironmentPaths:
         return self.root / f"{self.hash}.mark"
 
     @property
+    def compiled(self) -> Path:
+        """Has the content of `mark` once all modules of that build are compiled."""
+        return self.root / f"{self.hash}.compiled"
+
+    @property
     def log(self) -> Path:
         return self.root / f"{self.hash}.log"
 
@@ -116,6 +122,7 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
     try:
         kept_wheels.lay_out(paths.kept_wheels, paths.blobs, working, known_lock, paths.wheel_folder)
         text = make(spec, paths.folder, known_lock, uv, working)
+        bytecode.link(working, uv, is_strangers=False)
         publish(working, paths, text)
     finally:
         image_folder.remove(working)
@@ -217,7 +224,7 @@ def _install_packages(
     if spec.variables:
         uv.say(f"variables of its Python: {', '.join(name for name, _ in spec.variables)}")
         _put_variables(spec.variables, packages)
-    bytecode.put(packages, python, uv, working)
+    bytecode.compile_by_time(packages, python, uv, working)
     return text
 
 

@@ -1,0 +1,164 @@
+"""Modules are compiled after a build, beside the jobs that start meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from environments import builders, wheels
+from environments.conftest import Machine, MakeEnvironments
+from eventually import eventually
+from torchyard.environments.assembly import Environments
+from torchyard.environments.types import EnvironmentSpec
+
+# Many modules, so that compiling them takes some seconds.
+_MANY = "\n".join(f"def f{number}(x):\n    return [x + {number}, x]" for number in range(3000))
+
+
+@contextmanager
+def compiling(environments: Environments) -> Iterator[None]:
+    environments.compiler.start()
+    try:
+        yield
+    finally:
+        environments.compiler.close()
+
+
+def asked(environments: Environments, *requirements: str) -> EnvironmentSpec:
+    return environments.resolver.resolve({"pip_requirements": list(requirements)})
+
+
+def compiled(folder: Path) -> list[Path]:
+    return sorted(folder.glob("lib/python3*/site-packages/alpha*/__pycache__/*.pyc"))
+
+
+def is_marked(environments: Environments, spec: EnvironmentSpec) -> bool:
+    paths = environments.folders.paths(spec.hash)
+    return paths.compiled.exists() and paths.compiled.read_text() == paths.mark.read_text()
+
+
+@pytest.fixture
+def environments(make_environments: MakeEnvironments, machine: Machine) -> Environments:
+    for name in ("alpha", "alphabet"):
+        wheels.put(machine.wheels, name, "1.0", text=_MANY if name == "alpha" else "")
+    return make_environments()
+
+
+def test_a_build_ends_before_its_modules_are_compiled(environments: Environments) -> None:
+    spec = asked(environments, "alpha")
+    folder = environments.builds.run(spec)
+    assert compiled(folder) == [] and not is_marked(environments, spec)
+    log = environments.folders.log_path(spec.hash).read_text()
+    assert "are compiled in the background" in log
+    environments.compiler.finish(spec.hash)
+    assert len(compiled(folder)) == 1 and is_marked(environments, spec)
+    assert folder.stat().st_mode & 0o222 == 0
+    assert compiled(folder)[0].parent.stat().st_mode & 0o222 == 0
+    assert not environments.folders.is_changed(spec)
+
+
+def test_jobs_that_start_meanwhile_run_and_keep_nothing(environments: Environments) -> None:
+    spec = asked(environments, "alpha")
+    folder = environments.builds.run(spec)
+    words = [folder / "bin" / "python", "-B", "-c", "import alpha; print(alpha.f7(1))"]
+    with compiling(environments):
+        while not is_marked(environments, spec):
+            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            assert done.stdout == "[8, 1]\n"
+    done = subprocess.run([*words[:2], "-v", *words[2:]], capture_output=True, text=True)
+    assert f"{compiled(folder)[0]} matches" in done.stderr
+
+
+def test_a_second_environment_compiles_nothing_again(environments: Environments) -> None:
+    first, other = asked(environments, "alpha"), asked(environments, "alpha", "alphabet")
+    with compiling(environments):
+        one = environments.builds.run(first)
+        eventually(lambda: is_marked(environments, first), "the modules are compiled")
+    two = environments.builds.run(other)
+    assert compiled(two)[0].samefile(compiled(one)[0])
+
+
+_KILLED = """
+environments.builds.run(spec)
+environments.compiler.start()
+print("ready", flush=True)
+import time
+time.sleep(600)
+"""
+
+
+def test_a_server_that_was_killed_has_its_compile_ended_and_the_next_one_goes_on(
+    environments: Environments, machine: Machine
+) -> None:
+    for number in range(40):
+        wheels.put(machine.wheels, f"alpha{number}", "1.0", text=f"{_MANY}\nN = {number}\n")
+    names = [f"alpha{number}" for number in range(40)]
+    server = builders.start(machine.home, machine.database, machine.variables, *names, then=_KILLED)
+    spec = asked(environments, *names)
+    folder = machine.home / "environments" / spec.hash
+    try:
+        eventually(lambda: compiled(folder), "a module is compiled")
+        before = {path: path.stat().st_ino for path in compiled(folder)}
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.communicate()
+    eventually(lambda: not _programs(machine), "the compile ended")
+    assert len(before) < 40 and not is_marked(environments, spec)
+    with compiling(environments):
+        eventually(lambda: is_marked(environments, spec), "the modules are compiled")
+    assert len(compiled(folder)) == 40
+    assert {path: path.stat().st_ino for path in before} == before
+
+
+def _programs(machine: Machine) -> list[str]:
+    """The programs of a compile that still run."""
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path("/proc", number, "cmdline").read_text()
+        except OSError:
+            continue
+        if "bytecode_" in words and "torchyard-modules-" in words:
+            found.append(words)
+    return found
+
+
+def test_one_that_is_built_again_is_compiled_again(environments: Environments) -> None:
+    spec = asked(environments, "alpha")
+    folder = environments.builds.run(spec)
+    environments.compiler.finish(spec.hash)
+    assert environments.folders.remove(spec.hash, lambda connection: False)
+    environments.builds.run(spec)
+    assert not is_marked(environments, spec) and len(compiled(folder)) == 1
+    environments.compiler.finish(spec.hash)
+    assert is_marked(environments, spec)
+
+
+def test_a_removal_needs_not_wait(environments: Environments) -> None:
+    spec = asked(environments, "alpha")
+    folder = environments.builds.run(spec)
+    with compiling(environments):
+        assert environments.folders.remove(spec.hash, lambda connection: False)
+        environments.compiler.finish(spec.hash)
+    assert not folder.exists() and not is_marked(environments, spec)
+
+
+def test_a_store_that_cannot_be_written_is_told_once_and_the_environment_is_good(
+    environments: Environments, machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = asked(environments, "alpha")
+    folder = environments.builds.run(spec)
+    store = machine.home / "cache" / "bytecode"
+    store.rmdir()
+    store.write_text("not a folder")
+    for _ in range(2):
+        environments.compiler.finish(spec.hash)
+    told = [record for record in caplog.records if "compiled no further" in record.getMessage()]
+    assert len(told) == 1 and spec.hash[:12] in told[0].getMessage()
+    assert environments.folders.find(spec) == folder and not environments.folders.is_changed(spec)
