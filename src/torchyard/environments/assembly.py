@@ -69,7 +69,6 @@ class Environments:
         )
         self.builds = Builds(
             node.uv_cache,
-            node.bytecode_cache,
             variables,
             self.folders,
             self.records,

@@ -66,10 +66,13 @@ def read_python(folder: Path) -> str:
     return outcome.stdout.strip()
 
 
-def build(home: Path, environment: Any, platform: Platform | None = None) -> Path:
-    """The folder of an environment, a reference or inline, built and compiled now unless it is.
+def build(
+    home: Path, environment: Any, platform: Platform | None = None, *, is_compiled: bool = True
+) -> Path:
+    """The folder of an environment, a reference or inline, built now unless it exists.
 
     Args:
+        is_compiled: with its modules; otherwise the next server of the home compiles them.
         platform: what to build for; None is this machine.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -78,7 +81,8 @@ def build(home: Path, environment: Any, platform: Platform | None = None) -> Pat
         environments = Environments(home, db, SystemClock(), os.environ, platform)
         spec = environments.resolver.resolve(environment)
         folder = environments.builds.run(spec)
-        environments.compiler.finish(spec.hash)
+        if is_compiled:
+            environments.compiler.finish(spec.hash)
         return folder
     finally:
         db.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.environments.build import bytecode_links, bytecode_program
+from torchyard.environments.build import bytecode, bytecode_links, bytecode_program
 
 _PYTHON = [sys.executable, "-I", "-S", "-B"]
 _LINKS, _PROGRAM = str(bytecode_links.__file__), str(bytecode_program.__file__)
@@ -186,3 +186,32 @@ def test_a_disk_error_is_named(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failed:
         compile_modules(tmp_path / "one", tmp_path / "store")
     assert b"Not a directory" in failed.value.stderr
+
+
+@pytest.mark.parametrize("is_strangers", [True, False])
+def test_a_python_that_strangers_built_is_not_run_and_compiles_for_itself_alone(
+    tmp_path: Path, is_strangers: bool
+) -> None:
+    folder = tmp_path / "environment"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    program = folder / "bin" / "python"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho cpython-311 a70d0d0a\n")
+    program.chmod(0o755)
+    modules = bytecode.find(folder, tmp_path / "store", is_strangers)
+    assert modules is not None and modules.tag == "cpython-311"
+    store = None if is_strangers else tmp_path / "store" / "cpython-311-a70d"
+    assert (modules.store, (tmp_path / "ran").exists()) == (store, not is_strangers)
+
+
+def test_the_python_that_compiles_is_the_real_one(tmp_path: Path) -> None:
+    """Its `pyvenv.cfg` may name the library of another."""
+    folder = tmp_path / "environment"
+    (folder / "bin").mkdir(parents=True)
+    packages = folder / f"lib/python3.{sys.version_info.minor}/site-packages"
+    packages.mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "pyvenv.cfg").write_text(f"home = {tmp_path}\n")
+    modules = bytecode.find(folder, tmp_path / "store", is_strangers=True)
+    assert modules is not None and modules.store is not None
+    assert modules.program == Path(sys.executable).resolve() and modules.packages == packages

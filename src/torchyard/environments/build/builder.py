@@ -1,7 +1,6 @@
 """Make the folder of one environment.
 
-Owns: the steps of a build: venv, lock, install, hooks, linking compiled modules, rename; which
-Python; stale folders.
+Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; stale folders.
 Leaves: that only one builds to builds.py, resolving to packages/lock.py, compiling modules to
 compiling.py, which begins when the folder is there.
 Always: the caller holds the environment's lock; the final folder appears complete, by one rename.
@@ -122,7 +121,6 @@ def run(spec: EnvironmentSpec, paths: EnvironmentPaths, known_lock: str, uv: Uv)
     try:
         kept_wheels.lay_out(paths.kept_wheels, paths.blobs, working, known_lock, paths.wheel_folder)
         text = make(spec, paths.folder, known_lock, uv, working)
-        bytecode.link(working, uv, is_strangers=False)
         publish(working, paths, text)
     finally:
         image_folder.remove(working)

@@ -72,8 +72,7 @@ class Builds:
     """
     Args:
         cache: uv's own, where the one of this machine's user is on another disk.
-        bytecode: compiled modules, on the disk of the environments.
-        compiler: compiles those that are not there after a build.
+        compiler: compiles modules after a build.
         variables: the process environment; where pip's and uv's configuration is read from.
         maker: runs builds; as the build user where there is a runner.
     """
@@ -81,7 +80,6 @@ class Builds:
     def __init__(
         self,
         cache: Path,
-        bytecode: Path,
         variables: Mapping[str, str],
         folders: BuiltFolders,
         records: BuildRecords,
@@ -93,7 +91,6 @@ class Builds:
         self._maker = maker or LocalMaker()
         self._compiler = compiler
         self._own_cache = cache
-        self._bytecode = bytecode
         self._variables = variables
         self._folders = folders
         self._records = records
@@ -221,6 +218,8 @@ class Builds:
                     lock = self._images.build(spec, paths, run, uv)
             seconds = time.monotonic() - started
             uv.say(f"Environment {spec.hash[:12]} is ready after {seconds:.1f} s")
+            if spec.image is None:
+                uv.say("Its modules are compiled in the background: first imports may take longer")
         self._records.end_ready(spec, lock)
         self._compiler.look()
 
@@ -239,7 +238,7 @@ class Builds:
         server_secrets = secret_values.of_environment(config.variables, ())
         cache = self._cache(config.variables)
         uv_cache = nullcontext() if cache is None else caches.in_use(cache)
-        with uv_cache, caches.in_use(self._bytecode):
+        with uv_cache:
             yield Uv(
                 config,
                 file if also is None else Both(file, also),
@@ -247,7 +246,6 @@ class Builds:
                 cache,
                 lambda: Masker(secret_values.written({**server_secrets, **secrets()})),
                 may_link=not self._folders.is_writable_by_jobs,
-                bytecode=self._bytecode,
             )
 
     @contextmanager

@@ -22,7 +22,7 @@ from typing import Any
 
 from torchyard.base import leash
 from torchyard.environments.build import bytecode_links, bytecode_program
-from torchyard.environments.packages.uv import Uv, failure
+from torchyard.environments.packages.uv import Uv
 
 # The first Python that checks a compiled module by its source's hash is 3.7.
 _WITHOUT_HASHES = ("3.6",)
@@ -45,11 +45,11 @@ class Modules:
     tag: str
     store: Path | None
 
-    def request(self, *, may_link: bool, is_idle: bool, first: Sequence[str]) -> dict[str, Any]:
-        """What bytecode_links.py reads."""
+    def request(self, *, may_link: bool, first: Sequence[str]) -> dict[str, Any]:
+        """What bytecode_links.py reads, but for `is_idle`."""
         store = "" if self.store is None else str(self.store)
         names = {"packages": str(self.packages), "store": store, "tag": self.tag}
-        return {**names, "may_link": may_link, "is_idle": is_idle, "first": list(first)}
+        return {**names, "may_link": may_link, "first": list(first)}
 
 
 def find(folder: Path, store: Path, is_strangers: bool) -> Modules | None:
@@ -74,22 +74,6 @@ def find(folder: Path, store: Path, is_strangers: bool) -> Modules | None:
     return Modules(packages, program, answer[1], store / f"{answer[1]}-{answer[2]}")
 
 
-def link(working: Path, uv: Uv, is_strangers: bool) -> None:
-    """Link into `working`/venv what earlier environments have compiled.
-
-    Raises:
-        BuildFailed: the disk is full.
-    """
-    modules = find(working / "venv", uv.bytecode_cache, is_strangers)
-    if modules is None:
-        return
-    file = working / "bytecode.json"
-    write(file, modules.request(may_link=uv.may_link, is_idle=False, first=()))
-    outcome = uv.run_program(links_command("link", file), working, "link compiled modules")
-    if outcome.code != 0:
-        raise failure(outcome, "compiled modules can't be linked")
-
-
 def compile_by_time(site_packages: Path, python: str, uv: Uv, working: Path) -> None:
     """Compile the modules of an old Python, which checks them by the times of their sources."""
     if python not in _WITHOUT_HASHES:
@@ -101,7 +85,7 @@ def compile_by_time(site_packages: Path, python: str, uv: Uv, working: Path) -> 
 
 
 def links_command(verb: str, request: Path) -> list[str]:
-    """The program that this user runs: `link`, `list` or `take`."""
+    """The program that this user runs: `list` or `take`."""
     return [sys.executable, "-I", "-S", "-B", str(bytecode_links.__file__), verb, str(request)]
 
 

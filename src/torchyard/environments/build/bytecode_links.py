@@ -1,4 +1,4 @@
-"""`python -I -S -B bytecode_links.py link|list|take REQUEST`: compiled modules of an environment.
+"""`python -I -S -B bytecode_links.py list|take REQUEST`: compiled modules of an environment.
 
 Owns: the store of compiled modules, by the SHA-256 of their source and the version of Python;
 linking them into `__pycache__`; which sources have none yet, and in which order they are wanted.
@@ -18,7 +18,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,11 +66,8 @@ def main(arguments: list[str]) -> int:
     if request.is_idle:
         os.nice(19)
     try:
-        if verb == "link":
-            _say(*_link(request))
-        elif verb == "list":
-            _, missing = _link(request)
-            json.dump(_by_need(missing, request), sys.stdout)
+        if verb == "list":
+            json.dump(_link(request), sys.stdout)
         else:
             _take(request, sys.stdin.buffer)
     except OSError as error:
@@ -80,27 +77,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _say(linked: int, missing: list[tuple[str, str]]) -> None:
-    rest = f"; {len(missing)} are compiled in the background" if missing else ""
-    print(
-        f"Bytecode of {linked} modules is shared with earlier environments{rest}", file=sys.stderr
-    )
-
-
-def _link(request: Request) -> tuple[int, list[tuple[str, str]]]:
-    """Link what the store has; how many that are, and (SHA-256, path) of the others' sources."""
-    linked, missing = 0, []
-    for source in _sources(request.packages):
+def _link(request: Request) -> list[tuple[str, str]]:
+    """Link what the store has; (SHA-256, path) of the sources of which it has nothing."""
+    missing = []
+    for source in _by_need(_sources(request.packages), request):
         try:
             with open(source, "rb", buffering=0) as file:
                 digest = hashlib.sha256(file.read()).hexdigest()
-            if _put(request, digest, source):
-                linked += 1
-            else:
+            if not _put(request, digest, source):
                 missing.append((digest, source))
         except FileNotFoundError:
             pass  # the environment is being removed
-    return linked, missing
+    return missing
 
 
 def _sources(packages: str) -> Iterator[str]:
@@ -112,18 +100,18 @@ def _sources(packages: str) -> Iterator[str]:
                 yield source
 
 
-def _by_need(missing: list[tuple[str, str]], request: Request) -> list[tuple[str, str]]:
+def _by_need(sources: Iterable[str], request: Request) -> list[str]:
     """What is imported first comes first: the packages that were asked for, tests at the end."""
     ranks = {name: rank for rank, name in enumerate(request.first)}
     start = len(request.packages) + 1
 
-    def need(item: tuple[str, str]) -> tuple[bool, int, int, str]:
-        parts = item[1][start:].split("/")
-        is_test = any(part in ("test", "tests", "testing") for part in parts)
+    def need(source: str) -> tuple[bool, int, int, str]:
+        parts = source[start:].split("/")
+        is_test = any(part in ("test", "tests") for part in parts)
         top = parts[0].removesuffix(".py").lower()
-        return is_test, ranks.get(top, len(ranks)), len(parts), item[1]
+        return is_test, ranks.get(top, len(ranks)), len(parts), source
 
-    return sorted(missing, key=need)
+    return sorted(sources, key=need)
 
 
 def _take(request: Request, frames: IO[bytes]) -> None:

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from torchyard.base import disk, files, leash
-from torchyard.base.errors import TorchyardError
+from torchyard.base.errors import TorchyardError, Unreachable
 from torchyard.environments.build import bytecode
 from torchyard.environments.build.bytecode import Modules
 from torchyard.environments.build.folders import BuiltFolders, read_text
 from torchyard.environments.build.records import BuildRecords
 from torchyard.environments.packages import caches
 from torchyard.environments.packages.requirements import package_name
-from torchyard.executors.runner_client import RunnerUnreachable
 from torchyard.shared import locks
 
 _log = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ class LocalCompiler:
     """As this process's own user."""
 
     is_for_strangers = False
-    limit_s = None
+    limit_s: float | None = None
 
     @contextmanager
     def compile(self, modules: Modules, request: Path) -> Iterator[IO[bytes]]:
@@ -85,7 +84,12 @@ class BackgroundCompiler:
 
     Args:
         store: of compiled modules.
+
+    Attributes:
+        is_idle: whether everything else on the machine goes first.
     """
+
+    is_idle = True
 
     def __init__(
         self, folders: BuiltFolders, records: BuildRecords, store: Path, compiler: Compiler
@@ -152,7 +156,7 @@ class BackgroundCompiler:
                 if must_end():
                     return
             try:
-                with suppress(RunnerUnreachable):
+                with suppress(Unreachable):
                     self._compile(hash, must_end, is_idle=False)
             finally:
                 self._one.release()
@@ -160,20 +164,27 @@ class BackgroundCompiler:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._news.clear()
-            hash = None if self._must_end() else self._next()
-            if hash is None:
-                self._news.wait(_LOOK_EVERY_S)
+            try:
+                is_done = self._compile_next()
+            except Exception as error:
+                if not isinstance(error, Unreachable):
+                    _log.exception("modules could not be compiled; will retry")
+                self._stopping.wait(_AGAIN_S)
                 continue
-            with (
-                self._one,
-                locks.hold(self._store.with_name(".compiling.lock"), self._must_end) as is_held,
-            ):
-                if not is_held:
-                    continue
-                try:
-                    self._compile(hash, self._must_end, is_idle=True)
-                except RunnerUnreachable:
-                    self._stopping.wait(_AGAIN_S)
+            if not is_done:
+                self._news.wait(_LOOK_EVERY_S)
+
+    def _compile_next(self) -> bool:
+        """Compile one environment, or as much of it as time is left; False if there is none."""
+        hash = None if self._must_end() else self._next()
+        if hash is None:
+            return False
+        self._store.parent.mkdir(parents=True, exist_ok=True)
+        lock = self._store.with_name(".compiling.lock")
+        with self._one, locks.hold(lock, self._must_end) as is_held:
+            if is_held:
+                self._compile(hash, self._must_end, is_idle=self.is_idle)
+        return True
 
     def _must_end(self) -> bool:
         return self._stopping.is_set() or self._in_front > 0
@@ -193,7 +204,7 @@ class BackgroundCompiler:
     def _compile(self, hash: str, must_end: Callable[[], bool], *, is_idle: bool) -> None:
         """
         Raises:
-            RunnerUnreachable: it says nothing about the environment.
+            Unreachable: the runner or the database, which says nothing about the environment.
         """
         mark = self._unfinished(hash)
         if mark is None:
@@ -205,7 +216,7 @@ class BackgroundCompiler:
             if is_done and self._unfinished(hash) == mark:
                 with files.write_atomically(self._folders.paths(hash).compiled) as writing:
                     writing.write(mark.encode())
-        except RunnerUnreachable:
+        except Unreachable:
             raise
         except (OSError, TorchyardError) as error:
             self._failed.add((hash, mark))
@@ -228,13 +239,14 @@ class BackgroundCompiler:
         if modules is None:
             return True
         request = modules.request(
-            may_link=not self._folders.is_writable_by_jobs, is_idle=is_idle, first=self._first(hash)
+            may_link=not self._folders.is_writable_by_jobs, first=self._first(hash)
         )
         tried: list[list[str]] = []
         with tempfile.TemporaryDirectory(prefix="torchyard-modules-") as name:
             asked, lacking = Path(name, "request.json"), Path(name, "lacking.json")
             while True:
-                bytecode.write(asked, request)
+                # Linking is quicker than any job's imports; it does not wait for them.
+                bytecode.write(asked, {**request, "is_idle": is_idle and bool(tried)})
                 with open(lacking, "wb") as output:
                     words = bytecode.links_command("list", asked)
                     if not _end_of(words, must_end, stdout=output):
@@ -242,7 +254,7 @@ class BackgroundCompiler:
                 sources = json.loads(lacking.read_text("ascii"))
                 if not sources or sources == tried:
                     return True
-                bytecode.write(asked, {**request, "sources": sources})
+                bytecode.write(asked, {**request, "is_idle": is_idle, "sources": sources})
                 with self._compiler.compile(modules, asked) as frames:
                     words = bytecode.links_command("take", asked)
                     is_whole = _end_of(words, must_end, frames, limit_s=self._compiler.limit_s)

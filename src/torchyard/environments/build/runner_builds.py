@@ -70,7 +70,7 @@ class RunnerBuilds:
 
     is_for_strangers = True
     # Of the build user, for whom a build of another server may wait.
-    limit_s = 30.0
+    limit_s: float | None = 30.0
 
     def __init__(self, runner: RunnerClient, node: NodeFolder) -> None:
         self._runner = runner
@@ -127,7 +127,6 @@ class RunnerBuilds:
                 shared_wheels.add(self._node.wheels, folder / "work" / kept_wheels.FETCHED)
             working.mkdir()
             handover.copy(folder / "work" / "venv", working / "venv")
-            bytecode.link(working, uv, is_strangers=True)
             builder.publish(working, paths, result.lock)
         finally:
             image_folder.remove(working)
