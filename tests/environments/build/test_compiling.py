@@ -190,3 +190,21 @@ def test_a_store_that_cannot_be_written_is_told_once_and_the_environment_is_good
     told = [record for record in caplog.records if "compiled no further" in record.getMessage()]
     assert len(told) == 1 and spec.hash[:12] in told[0].getMessage()
     assert environments.folders.find(spec) == folder and not environments.folders.is_changed(spec)
+
+
+def test_a_new_environment_need_not_wait_until_another_is_compiled(
+    environments: Environments, machine: Machine
+) -> None:
+    """At least what others have compiled is linked at once: its first job is about to start."""
+    wheels.put(machine.wheels, "large", "1.0", text=f"{_LARGE}\n" * 5)
+    shared, long, new = (
+        asked(environments, *names) for names in (("alpha",), ("large",), ("alpha", "alphabet"))
+    )
+    environments.builds.run(shared)
+    environments.compiler.finish(shared.hash)
+    environments.builds.run(long)
+    with compiling(environments):
+        eventually(lambda: _programs(), "the long compile has begun")
+        folder = environments.builds.run(new)
+        eventually(lambda: compiled(folder), "modules are linked")
+        assert not is_marked(environments, long)

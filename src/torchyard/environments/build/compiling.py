@@ -119,7 +119,7 @@ class BackgroundCompiler:
             self._thread.join()
 
     def look(self) -> None:
-        """Notice an environment that was built."""
+        """Turn to an environment that was built: its jobs come first."""
         self._news.set()
 
     def building(self) -> AbstractContextManager[None]:
@@ -187,7 +187,7 @@ class BackgroundCompiler:
         return True
 
     def _must_end(self) -> bool:
-        return self._stopping.is_set() or self._in_front > 0
+        return self._stopping.is_set() or self._in_front > 0 or self._news.is_set()
 
     def _next(self) -> str | None:
         by_use = sorted(self._folders.all(), key=lambda item: -_used_at_s(item[1]))
@@ -242,11 +242,13 @@ class BackgroundCompiler:
             may_link=not self._folders.is_writable_by_jobs, first=self._first(hash)
         )
         tried: list[list[str]] = []
+        is_first = True
         with tempfile.TemporaryDirectory(prefix="torchyard-modules-") as name:
             asked, lacking = Path(name, "request.json"), Path(name, "lacking.json")
             while True:
                 # Linking is quicker than any job's imports; it does not wait for them.
-                bytecode.write(asked, {**request, "is_idle": is_idle and bool(tried)})
+                bytecode.write(asked, {**request, "is_idle": is_idle and not is_first})
+                is_first = False
                 with open(lacking, "wb") as output:
                     words = bytecode.links_command("list", asked)
                     if not _end_of(words, must_end, stdout=output):

@@ -70,7 +70,7 @@ class RunnerBuilds:
 
     is_for_strangers = True
     # Of the build user, for whom a build of another server may wait.
-    limit_s: float | None = 30.0
+    limit_s: float | None = 60.0
 
     def __init__(self, runner: RunnerClient, node: NodeFolder) -> None:
         self._runner = runner
