@@ -57,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:-1])
     parser.add_argument("--name", default="acpt-pytorch-2.13-cpu", help="a curated environment")
+    parser.add_argument("--packages", nargs="+", help="for `cold`, in place of that environment")
     parser.add_argument("--home", type=Path, help="a home where it is built already, for `warm`")
     parser.add_argument("--rounds", type=int, default=1, help="of `cold` and `first`")
     parser.add_argument("--jobs", type=int, default=50, help="of `row`")
@@ -77,12 +78,12 @@ def main() -> None:
 
 
 def cold(top: Path, arguments: argparse.Namespace) -> None:
-    name, home = arguments.name, top / "home"
+    listed, home = arguments.packages or [arguments.name], top / "home"
 
     def torchyard() -> Mapping[str, float]:
         _fresh(home)
         started = time.monotonic()
-        _build(home, [name], _fresh(top / "cache"))
+        _build(home, listed, _fresh(top / "cache"))
         return {"wall_s": time.monotonic() - started}
 
     def peer(*more: str) -> Callable[[], Mapping[str, float]]:
@@ -93,7 +94,7 @@ def cold(top: Path, arguments: argparse.Namespace) -> None:
         Case("uv pip install of the same lock", peer()),
         Case("the same, byte-compiled", peer("--compile-bytecode")),
     ]
-    figures.compare(f"cold build of {name}", cases, arguments.rounds)
+    figures.compare(f"cold build of {', '.join(listed)}", cases, arguments.rounds)
 
 
 def _install(top: Path, arguments: list[str], cache: Path | None, into: str = "plain") -> float:
