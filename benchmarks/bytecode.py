@@ -1,4 +1,4 @@
-"""How long the modules of an environment take to compile: by uv, and by torchyard with its cache.
+"""How long the modules of an environment take to compile: by uv, and by torchyard with its store.
 
     python benchmarks/bytecode.py [REQUIREMENT …]
 
@@ -8,16 +8,19 @@ CPU seconds and the seconds of each way.
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from torchyard.environments.build import bytecode_program
+from torchyard.environments.build import bytecode
+from torchyard.environments.build.bytecode import Modules
 from torchyard.environments.packages.uv import find_uv
 
 
@@ -30,19 +33,35 @@ def main() -> None:
         subprocess.run([*uv, "venv", "--python", sys.executable, folder / "venv"], check=True)
         install = [*uv, "pip", "install", "--python", str(python)]
         subprocess.run([*install, *requirements], check=True)
-        packages = next(folder.glob("venv/lib/python3*/site-packages"))
-        program = [python, "-I", "-S", "-B", bytecode_program.__file__, packages, folder / "cache"]
-        _measure("into an empty cache", program)
-        _measure("from a full cache", program)
-        for compiled in packages.rglob("__pycache__"):
+        modules = bytecode.find(folder / "venv", folder.resolve() / "store", is_strangers=False)
+        assert modules is not None
+        for name in ("into an empty store", "from a full store"):
+            for compiled in modules.packages.rglob("__pycache__"):
+                shutil.rmtree(compiled)
+            _measure(name, partial(_compile, modules, folder / "request.json"))
+        for compiled in modules.packages.rglob("__pycache__"):
             shutil.rmtree(compiled)
         # Any change makes uv compile the whole environment.
-        _measure("by uv", [*install, "--reinstall-package", "pip", "--compile-bytecode", "pip"])
+        words = [*install, "--reinstall-package", "pip", "--compile-bytecode", "pip"]
+        _measure("by uv", partial(subprocess.run, words, check=True))
 
 
-def _measure(name: str, words: Sequence[object]) -> None:
+def _compile(modules: Modules, file: Path) -> None:
+    """As build/compiling.py does, at the usual priority."""
+    request = {**modules.request(may_link=True, first=()), "is_idle": False}
+    bytecode.write(file, request)
+    listed = subprocess.run(bytecode.links_command("list", file), check=True, capture_output=True)
+    bytecode.write(file, {**request, "sources": json.loads(listed.stdout)})
+    with subprocess.Popen(
+        bytecode.compile_command(modules, file), stdout=subprocess.PIPE
+    ) as program:
+        words = bytecode.links_command("take", file)
+        subprocess.run(words, check=True, stdin=program.stdout)
+
+
+def _measure(name: str, act: Callable[[], object]) -> None:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run([str(word) for word in words], check=True, stderr=subprocess.DEVNULL)
+    act()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"{name:20} {cpu_s:6.1f} CPU seconds, {time.monotonic() - start:6.1f} s")

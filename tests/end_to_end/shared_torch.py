@@ -54,7 +54,7 @@ class SharedTorch:
                 built, target / built.name, symlinks=True,
                 copy_function=_linked if may_link else shutil.copy2,
             )  # fmt: skip
-            for end in ("lock.txt", "mark"):
+            for end in ("lock.txt", "mark", "compiled"):
                 shutil.copy2(f"{built}.{end}", target)
         return {"pip_requirements": str(requirements)}
 
@@ -72,6 +72,7 @@ class SharedTorch:
             environments = Environments(self.folder, db, SystemClock(), variables)
             spec = environments.resolver.resolve({"pip_requirements": requirements.read_text()})
             built = environments.builds.run(spec)
+            environments.compiler.finish(spec.hash)
             # Where a job can write to an environment, none may be two homes'.
             return built, not environments.folders.is_writable_by_jobs
         finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from environments import wheels
+from eventually import eventually
 from runner.shared_site import SharedSite, shared_site
 from torchyard.base.blobs import Blobs
 from torchyard.environments.build.kept_wheels import KeptWheels, write_note
@@ -176,13 +177,13 @@ def test_jobs_read_environments_and_change_none(site: SharedSite) -> None:
 
 
 def test_nothing_of_a_build_stays(site: SharedSite) -> None:
-    assert site.processes_of("build") == []
-    assert list((site.node_folder / "builds").iterdir()) == []
-    [log] = [
-        text
-        for path in (site.home / "environments").glob("*.log")
-        if "evil" in (text := path.read_text())
+    [file] = [
+        path for path in (site.home / "environments").glob("*.log") if "evil" in path.read_text()
     ]
+    eventually(file.with_suffix(".compiled").exists, "its modules are compiled")
+    eventually(lambda: not site.processes_of("build"), "the build user has no process")
+    eventually(lambda: not [*(site.node_folder / "builds").iterdir()], "no build has a folder")
+    log = file.read_text()
     assert SECRET not in log
 
 
@@ -211,7 +212,7 @@ def test_the_build_user_takes_kept_wheels_when_the_index_is_gone(site: SharedSit
     name = site.submit("anna", "python -c 'import plain'", environment=environment)
     assert site.wait(name)["status"] == "Completed", log.read_text()
     assert "(kept wheels: 1)" in log.read_text()
-    assert list((site.node_folder / "builds").iterdir()) == []
+    eventually(lambda: not [*(site.node_folder / "builds").iterdir()], "no build has a folder")
 
 
 def test_wheels_are_fetched_as_the_build_user_and_no_source_is_run(site: SharedSite) -> None:
@@ -228,12 +229,12 @@ def test_wheels_are_fetched_as_the_build_user_and_no_source_is_run(site: SharedS
     assert site.wait(name)["status"] == "Completed"
     assert _users(ran, "source") == {site.user("build")}
     [log] = [
-        text
+        path
         for path in (site.home / "environments").glob("*.log")
-        if "spy==1.0" in (text := path.read_text())
+        if "spy==1.0" in path.read_text()
     ]
     assert _users(ran, "password") == set()
-    assert "kept wheels: 1 in" in log, log
+    eventually(lambda: "kept wheels: 1 in" in log.read_text(), "the wheel is kept")
     store = site.folder / "store"
     assert [file.name for file in store.rglob("*.whl")] == ["beside-1.0-py3-none-any.whl"]
     assert next(store.iterdir()).stat().st_uid == site.uid("server")
@@ -303,3 +304,70 @@ def test_an_image_is_not_built_as_the_servers_user(site: SharedSite) -> None:
     environment = {"image": "docker.io/library/ubuntu:24.04"}
     with pytest.raises(AssertionError, match="image_refused"):
         site.submit("anna", "true", environment=environment)
+
+
+# Tries to put a module of its own where others would load it, and prints where that went well.
+_PLANT = """
+import os, sys
+import compiled
+store, (top, name) = sys.argv[1], os.path.split(compiled.__cached__)
+planted = []
+for folder in (store, *(path for path, _, _ in os.walk(store)), top, os.path.dirname(top)):
+    for act in (
+        lambda: os.chmod(folder, 0o777),
+        lambda: open(os.path.join(folder, "planted.pyc"), "wb").close(),
+        lambda: os.rename(folder, folder + "-aside"),
+    ):
+        try:
+            act()
+            planted.append(folder)
+        except OSError:
+            pass
+for act in (
+    lambda: open(compiled.__cached__, "wb").close(),
+    lambda: os.chmod(compiled.__cached__, 0o666),
+    lambda: os.unlink(compiled.__cached__),
+):
+    try:
+        act()
+        planted.append(compiled.__cached__)
+    except OSError:
+        pass
+print(planted)
+"""
+
+
+def test_modules_are_compiled_for_all_and_no_job_can_plant_one(site: SharedSite) -> None:
+    """By the build user, in a build of its own."""
+    wheels.put(site.folder / "links", "compiled", "1.0", text="VALUE = 7\n").chmod(0o644)
+    environment = {"pip_requirements": ["compiled==1.0"]}
+    name = site.submit(
+        "anna", "python -c 'import compiled; print(compiled.VALUE)'", environment=environment
+    )
+    assert site.wait(name)["status"] == "Completed" and site.output(name) == "7\n"
+    [log] = [
+        path
+        for path in (site.home / "environments").glob("*.log")
+        if "compiled==1.0" in path.read_text()
+    ]
+    eventually(log.with_suffix(".compiled").exists, "the modules are compiled")
+    folder, store = (
+        site.node_folder / "environments" / log.stem,
+        site.node_folder / "cache/bytecode",
+    )
+    [module] = folder.glob("lib/python3*/site-packages/compiled/__pycache__/*.pyc")
+    [stored] = [file for file in store.glob("*/*/*.pyc") if file.samefile(module)]
+    status = stored.stat()
+    assert (status.st_uid, status.st_mode & 0o7777) == (site.uid("server"), 0o444)
+    before = module.read_bytes()
+    (site.folder / "plant.py").write_text(_PLANT)
+    (site.folder / "plant.py").chmod(0o644)
+    plant = f"python {site.folder / 'plant.py'} {store}"
+    name = site.submit("anna", plant, environment=environment)
+    assert site.wait(name)["status"] == "Completed"
+    assert site.output(name) == "[]\n"
+    verbose = "python -v -c 'import compiled' 2>&1 | grep -c 'compiled.*matches'"
+    name = site.submit("anna", verbose, environment=environment)
+    assert site.wait(name)["status"] == "Completed" and site.output(name).strip() != "0"
+    assert module.read_bytes() == before
+    eventually(lambda: not [*(site.node_folder / "builds").iterdir()], "no build has a folder")

@@ -339,6 +339,7 @@ def _start(parts: Parts) -> None:
     parts.sender.start()
     parts.heads.start_keeping(lambda: computes.ray_heads(parts.services.db))
     parts.machine_counts.start()
+    parts.services.environments.compiler.start()
 
 
 def _stop(parts: Parts) -> None:
@@ -348,6 +349,7 @@ def _stop(parts: Parts) -> None:
 
 def _close(parts: Parts, builds: RequestedBuilds, audit: Audit) -> None:
     builds.close()
+    parts.services.environments.compiler.close()
     audit.close()
     if parts.sharing is not None:
         parts.sharing.stop()

@@ -13,6 +13,7 @@ from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.environments.build.builds import Builds
+from torchyard.environments.build.compiling import BackgroundCompiler, LocalCompiler
 from torchyard.environments.build.folders import BuiltFolders
 from torchyard.environments.build.image_environments import FindEngine, Images
 from torchyard.environments.build.records import BuildRecords
@@ -62,13 +63,17 @@ class Environments:
         sources = self.images.sources
         self.resolver = Resolver(db, pythons, self.folders, sources, platform, is_shared)
         self.records = BuildRecords(db, clock, self.folders)
+        runner_builds = RunnerBuilds(runner, node) if runner else None
+        self.compiler = BackgroundCompiler(
+            self.folders, self.records, node.bytecode_cache, runner_builds or LocalCompiler()
+        )
         self.builds = Builds(
             node.uv_cache,
-            node.bytecode_cache,
             variables,
             self.folders,
             self.records,
             self.images,
             pythons,
-            RunnerBuilds(runner, node) if runner else None,
+            self.compiler,
+            runner_builds,
         )

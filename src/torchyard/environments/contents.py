@@ -66,17 +66,24 @@ def read_python(folder: Path) -> str:
     return outcome.stdout.strip()
 
 
-def build(home: Path, environment: Any, platform: Platform | None = None) -> Path:
+def build(
+    home: Path, environment: Any, platform: Platform | None = None, *, is_compiled: bool = True
+) -> Path:
     """The folder of an environment, a reference or inline, built now unless it exists.
 
     Args:
+        is_compiled: with its modules; otherwise the next server of the home compiles them.
         platform: what to build for; None is this machine.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = home_database.open_for(home, home_database.chosen(home, ""))
     try:
         environments = Environments(home, db, SystemClock(), os.environ, platform)
-        return environments.builds.run(environments.resolver.resolve(environment))
+        spec = environments.resolver.resolve(environment)
+        folder = environments.builds.run(spec)
+        if is_compiled:
+            environments.compiler.finish(spec.hash)
+        return folder
     finally:
         db.close()
 

@@ -128,6 +128,8 @@ def layer(
             raise missing
         if name not in _layers(built):
             raise NotFound(f"an image of it has no layer `{name[:80]}`")
+        if name == _PACKAGES:
+            environments.compiler.finish(spec.hash)
         entries = list(_entries(built, name))
     except BaseException:
         keeper.close()

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from torchyard.environments.build import bytecode_program
+from torchyard.environments.build import bytecode, bytecode_links, bytecode_program
 
-_PROGRAM = str(Path(bytecode_program.__file__))
+_PYTHON = [sys.executable, "-I", "-S", "-B"]
+_LINKS, _PROGRAM = str(bytecode_links.__file__), str(bytecode_program.__file__)
 _FAILING = "def fail():\n    raise ValueError('deep')\n"
 
 
-def compile_modules(site_packages: Path, cache: Path, *more: str) -> str:
-    words = [sys.executable, "-I", "-S", "-B", _PROGRAM, str(site_packages), str(cache), *more]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
-    return done.stderr
+def request(site_packages: Path, store: Path | str, **more: Any) -> dict[str, Any]:
+    names = {"packages": str(site_packages), "store": str(store)}
+    tag = sys.implementation.cache_tag
+    return {**names, "tag": tag, "may_link": True, "is_idle": True, **more}
+
+
+def run(program: str, verb: str, asked: dict[str, Any], stdin: bytes = b"") -> bytes:
+    file = Path(asked["packages"]).with_suffix(".json")
+    file.write_text(json.dumps(asked))
+    words = [*_PYTHON, program, *([verb] if verb else []), str(file)]
+    return subprocess.run(words, check=True, capture_output=True, input=stdin).stdout
+
+
+def lacking(asked: dict[str, Any]) -> list[list[str]]:
+    sources: list[list[str]] = json.loads(run(_LINKS, "list", asked))
+    return sources
+
+
+def compile_modules(site_packages: Path, store: Path | str, **more: Any) -> int:
+    """How many sources had no module before."""
+    asked = request(site_packages, store, **more)
+    asked["sources"] = lacking(asked)
+    run(_LINKS, "take", asked, run(_PROGRAM, "", asked))
+    return len(asked["sources"])
 
 
 def put(site_packages: Path, source: str = _FAILING) -> Path:
@@ -42,20 +66,21 @@ def imported(site_packages: Path, code: str) -> str:
     return done.stdout + done.stderr
 
 
+def frame(digest: str, content: bytes) -> bytes:
+    return f"{digest} {len(content)}\n".encode() + content
+
+
 def test_environments_share_the_module_of_one_source(tmp_path: Path) -> None:
     first, other = put(tmp_path / "one"), put(tmp_path / "other")
-    output = compile_modules(tmp_path / "one", tmp_path / "cache")
-    assert "of 1 modules: 1 compiled" in output
-    output = compile_modules(tmp_path / "other", tmp_path / "cache")
-    assert "of 1 modules: 0 compiled" in output
+    assert compile_modules(tmp_path / "one", tmp_path / "store") == 1
+    assert compile_modules(tmp_path / "other", tmp_path / "store") == 0
     assert first.samefile(other) and first.stat().st_nlink == 3
 
 
 def test_a_shared_module_is_used_and_names_its_own_file(tmp_path: Path) -> None:
-    put(tmp_path / "one")
-    put(tmp_path / "other")
     for name in ("one", "other"):
-        compile_modules(tmp_path / name, tmp_path / "cache")
+        put(tmp_path / name)
+        compile_modules(tmp_path / name, tmp_path / "store")
     output = imported(tmp_path / "other", "import alpha; alpha.fail()")
     assert (
         "matches" in output
@@ -68,28 +93,125 @@ def test_a_changed_source_is_noticed_and_the_other_environment_keeps_its_own(
 ) -> None:
     first, other = put(tmp_path / "one"), put(tmp_path / "other")
     for name in ("one", "other"):
-        compile_modules(tmp_path / name, tmp_path / "cache")
+        compile_modules(tmp_path / name, tmp_path / "store")
     before = first.read_bytes()
     (tmp_path / "other" / "alpha" / "__init__.py").write_text("print('changed')\n")
     assert "changed" in imported(tmp_path / "other", "import alpha")
     assert first.read_bytes() == before and other.read_bytes() != before
 
 
-def test_copies_where_jobs_could_write_into_the_cache(tmp_path: Path) -> None:
+def test_copies_where_jobs_could_write_into_the_store(tmp_path: Path) -> None:
     compiled = put(tmp_path / "one")
-    compile_modules(tmp_path / "one", tmp_path / "cache", "--copy")
+    compile_modules(tmp_path / "one", tmp_path / "store", may_link=False)
     assert compiled.stat().st_nlink == 1
+    assert compile_modules(tmp_path / "one", tmp_path / "store", may_link=False) == 0
+
+
+def test_modules_of_an_environment_alone_are_in_no_store(tmp_path: Path) -> None:
+    compiled = put(tmp_path / "one")
+    assert compile_modules(tmp_path / "one", "") == 1
+    assert compiled.stat().st_nlink == 1 and "matches" in imported(tmp_path / "one", "import alpha")
+    assert compile_modules(tmp_path / "one", "") == 0
+
+
+def test_a_sealed_folder_stays_sealed_and_what_others_put_there_is_replaced(
+    tmp_path: Path,
+) -> None:
+    compiled = put(tmp_path / "one")
+    compiled.parent.mkdir()
+    compiled.write_bytes(b"planted")
+    folders = (compiled.parent, compiled.parent.parent)
+    for folder in folders:
+        folder.chmod(0o555)
+    compile_modules(tmp_path / "one", tmp_path / "store")
+    assert "matches" in imported(tmp_path / "one", "import alpha")
+    assert [oct(path.stat().st_mode & 0o777) for path in (*folders, compiled)] == [
+        "0o555", "0o555", "0o444"
+    ]  # fmt: skip
 
 
 def test_a_module_that_cannot_be_compiled_stays_as_it_is(tmp_path: Path) -> None:
     compiled = put(tmp_path / "one", "print 'for Python 2'\n")
-    assert "0 modules" in compile_modules(tmp_path / "one", tmp_path / "cache")
+    assert compile_modules(tmp_path / "one", tmp_path / "store") == 1
     assert not compiled.exists()
+
+
+def test_what_jobs_import_first_is_compiled_first(tmp_path: Path) -> None:
+    for name in ("apt/tests/deep.py", "apt/deep/mod.py", "apt/__init__.py", "torch/x.py", "b.py"):
+        (tmp_path / "one" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "one" / name).write_text(f"NAME = {name!r}\n")
+    sources = lacking(request(tmp_path / "one", tmp_path / "store", first=["torch", "b"]))
+    order = [path.removeprefix(f"{tmp_path}/one/") for _, path in sources]
+    assert order == [
+        "torch/x.py",
+        "b.py",
+        "apt/__init__.py",
+        "apt/deep/mod.py",
+        "apt/tests/deep.py",
+    ]
+
+
+@pytest.mark.parametrize("fault", ["unasked", "huge", "unchecked", "short"])
+def test_only_the_module_of_a_listed_source_is_taken(tmp_path: Path, fault: str) -> None:
+    put(tmp_path / "one")
+    asked = request(tmp_path / "one", tmp_path / "store")
+    asked["sources"] = lacking(asked)
+    [[digest, _]] = asked["sources"]
+    head = importlib.util.MAGIC_NUMBER + b"\x03\0\0\0" + bytes(8)
+    frames = {
+        "unasked": frame("0" * 64, head + b"x"),
+        "huge": frame(digest, head + bytes(2 << 20)),
+        "unchecked": frame(digest, importlib.util.MAGIC_NUMBER + bytes(12) + b"x"),
+        "short": f"{digest} 900\n".encode() + head,
+    }
+    run(_LINKS, "take", asked, b"waiting until another build has ended\n" + frames[fault])
+    assert [file for file in (tmp_path / "store").rglob("*") if file.is_file()] == []
+    run(_LINKS, "take", asked, b"words\n" + frame(digest, head + b"x"))
+    assert len([file for file in (tmp_path / "store").rglob("*") if file.is_file()]) == 1
+
+
+def test_a_removed_environment_ends_it_without_a_trace(tmp_path: Path) -> None:
+    put(tmp_path / "one")
+    asked = request(tmp_path / "one", tmp_path / "store")
+    asked["sources"] = lacking(asked)
+    compiled = run(_PROGRAM, "", asked)
+    os.rename(tmp_path / "one", tmp_path / "removed")
+    run(_LINKS, "take", asked, compiled)
+    assert not (tmp_path / "one").exists()
 
 
 def test_a_disk_error_is_named(tmp_path: Path) -> None:
     put(tmp_path / "one")
-    (tmp_path / "cache").write_text("not a folder")
+    (tmp_path / "store").write_text("not a folder")
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        compile_modules(tmp_path / "one", tmp_path / "cache")
-    assert "File exists" in failed.value.stderr or "Not a directory" in failed.value.stderr
+        compile_modules(tmp_path / "one", tmp_path / "store")
+    assert b"Not a directory" in failed.value.stderr
+
+
+@pytest.mark.parametrize("is_strangers", [True, False])
+def test_a_python_that_strangers_built_is_not_run_and_compiles_for_itself_alone(
+    tmp_path: Path, is_strangers: bool
+) -> None:
+    folder = tmp_path / "environment"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    program = folder / "bin" / "python"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho cpython-311 a70d0d0a\n")
+    program.chmod(0o755)
+    modules = bytecode.find(folder, tmp_path / "store", is_strangers)
+    assert modules is not None and modules.tag == "cpython-311"
+    store = None if is_strangers else tmp_path / "store" / "cpython-311-a70d"
+    assert (modules.store, (tmp_path / "ran").exists()) == (store, not is_strangers)
+
+
+def test_the_python_that_compiles_is_the_real_one(tmp_path: Path) -> None:
+    """Its `pyvenv.cfg` may name the library of another."""
+    folder = tmp_path / "environment"
+    (folder / "bin").mkdir(parents=True)
+    packages = folder / f"lib/python3.{sys.version_info.minor}/site-packages"
+    packages.mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "pyvenv.cfg").write_text(f"home = {tmp_path}\n")
+    modules = bytecode.find(folder, tmp_path / "store", is_strangers=True)
+    assert modules is not None and modules.store is not None
+    assert modules.program == Path(sys.executable).resolve() and modules.packages == packages

@@ -96,6 +96,8 @@ def test_an_environment_is_whole_locked_compiled_and_discreet(
     output = subprocess.run([folder / "bin" / "alpha-says"], capture_output=True, text=True)
     assert output.stdout.strip() == str(folder / "bin" / "python")
     assert python(folder, "import beta, pip; print(beta.__version__)") == "1.5"
+    assert not [*folder.glob("lib/python3*/site-packages/beta/__pycache__/*.pyc")]
+    environments.compiler.finish(spec.hash)
     (compiled,) = folder.glob("lib/python3*/site-packages/beta/__pycache__/*.pyc")
     assert compiled.stat().st_nlink == 2, "the other is in the cache"
     cached = list((machine.home / "cache" / "bytecode").glob("*/*/*.pyc"))

@@ -1,8 +1,8 @@
 """Make the folder of one environment.
 
-Owns: the steps of a build: venv, lock, install, hooks, bytecode, rename; which Python;
-stale folders.
-Leaves: that only one builds to builds.py, resolving to packages/lock.py.
+Owns: the steps of a build: venv, lock, install, hooks, rename; which Python; stale folders.
+Leaves: that only one builds to builds.py, resolving to packages/lock.py, compiling modules to
+compiling.py, which begins when the folder is there.
 Always: the caller holds the environment's lock; the final folder appears complete, by one rename.
 """
 
@@ -75,6 +75,11 @@ class EnvironmentPaths:
     def mark(self) -> Path:
         """The `sealed.mark` of the folder when it was built."""
         return self.root / f"{self.hash}.mark"
+
+    @property
+    def compiled(self) -> Path:
+        """Has the content of `mark` once all modules of that build are compiled."""
+        return self.root / f"{self.hash}.compiled"
 
     @property
     def log(self) -> Path:
@@ -217,7 +222,7 @@ def _install_packages(
     if spec.variables:
         uv.say(f"variables of its Python: {', '.join(name for name, _ in spec.variables)}")
         _put_variables(spec.variables, packages)
-    bytecode.put(packages, python, uv, working)
+    bytecode.compile_by_time(packages, python, uv, working)
     return text
 
 

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torchyard.base import disk
 from torchyard.base.errors import BuildFailed, DiskFull, TorchyardError
 from torchyard.environments.build import builder, kept_wheels
 from torchyard.environments.build.builder import EnvironmentPaths, Fetch
+from torchyard.environments.build.compiling import BackgroundCompiler
 from torchyard.environments.build.folders import BuiltFolders, locked, read_text
 from torchyard.environments.build.image_environments import Images
 from torchyard.environments.build.kept_wheels import KeptWheels
@@ -71,7 +72,7 @@ class Builds:
     """
     Args:
         cache: uv's own, where the one of this machine's user is on another disk.
-        bytecode: compiled modules, on the disk of the environments.
+        compiler: compiles modules after a build.
         variables: the process environment; where pip's and uv's configuration is read from.
         maker: runs builds; as the build user where there is a runner.
     """
@@ -79,17 +80,17 @@ class Builds:
     def __init__(
         self,
         cache: Path,
-        bytecode: Path,
         variables: Mapping[str, str],
         folders: BuiltFolders,
         records: BuildRecords,
         images: Images,
         pythons: Pythons,
+        compiler: BackgroundCompiler,
         maker: Maker | None = None,
     ) -> None:
         self._maker = maker or LocalMaker()
+        self._compiler = compiler
         self._own_cache = cache
-        self._bytecode = bytecode
         self._variables = variables
         self._folders = folders
         self._records = records
@@ -205,17 +206,28 @@ class Builds:
             uv.say(f"Building environment {spec.hash[:12]} for {spec.platform}")
             for line in spec.packages:
                 uv.say(f"  {line}")
-            with self._failure_recorded(spec, uv):
+            with self._failure_recorded(spec, uv), self._compiler.building():
                 if spec.image is None:
                     lock = self._maker.run(spec, paths, self._previous_lock(paths), uv)
                     if paths.wheel_folder is not None and spec.ref:
                         _keep_of_version(paths, lock, uv, self._maker.fetch_again)
                 else:
-                    run = partial(self.run, canceled=canceled, secrets=secrets, also=uv.log)
+                    run = partial(
+                        self._run_compiled, canceled=canceled, secrets=secrets, also=uv.log
+                    )
                     lock = self._images.build(spec, paths, run, uv)
             seconds = time.monotonic() - started
             uv.say(f"Environment {spec.hash[:12]} is ready after {seconds:.1f} s")
+            if spec.image is None:
+                uv.say("Its modules are compiled in the background: first imports may take longer")
         self._records.end_ready(spec, lock)
+        self._compiler.look()
+
+    def _run_compiled(self, spec: EnvironmentSpec, **options: Any) -> Path:
+        """As `run`, with all modules compiled: for an image, which can't be given them later."""
+        folder = self.run(spec, **options)
+        self._compiler.finish(spec.hash)
+        return folder
 
     @contextmanager
     def _uv(
@@ -226,7 +238,7 @@ class Builds:
         server_secrets = secret_values.of_environment(config.variables, ())
         cache = self._cache(config.variables)
         uv_cache = nullcontext() if cache is None else caches.in_use(cache)
-        with uv_cache, caches.in_use(self._bytecode):
+        with uv_cache:
             yield Uv(
                 config,
                 file if also is None else Both(file, also),
@@ -234,7 +246,6 @@ class Builds:
                 cache,
                 lambda: Masker(secret_values.written({**server_secrets, **secrets()})),
                 may_link=not self._folders.is_writable_by_jobs,
-                bytecode=self._bytecode,
             )
 
     @contextmanager

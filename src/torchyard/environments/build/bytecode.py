@@ -1,40 +1,109 @@
 """Compiled modules of an environment, shared with every other that has the same source.
 
-Owns: running bytecode_program.py in the environment's Python, Pythons that are too old for it.
-Leaves: the cache's place to packages/uv.py, its removal to packages/caches.py.
-Always: nothing of the environment is run: its `.pth` files aren't read.
+Owns: which Python compiles them, where they are in the store, the programs that link, list, compile
+and take them over.
+Leaves: when they are compiled to compiling.py, as whom to the makers of builds.py, removing the
+store to packages/caches.py.
+Always: nothing of the environment is run: its `.pth` files aren't read, and the Python that
+compiles is the one that its `bin/python` leads to, whatever its `pyvenv.cfg` says.
 """
 
 from __future__ import annotations
 
+import functools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from torchyard.environments.build import bytecode_program
-from torchyard.environments.packages.uv import Uv, failure
+from torchyard.base import leash
+from torchyard.environments.build import bytecode_links, bytecode_program
+from torchyard.environments.packages.uv import Uv
 
-# The first Python that checks a compiled module by its source's hash.
+# The first Python that checks a compiled module by its source's hash is 3.7.
 _WITHOUT_HASHES = ("3.6",)
+_PYTHON = re.compile(r"python(3\.\d{1,3}t?)")
+_ASK = "import importlib.util as u, sys; print(sys.implementation.cache_tag, u.MAGIC_NUMBER.hex())"
+_ASK_S = 60.0
+_ANSWER = re.compile(r"([a-z]{1,20}-[0-9]{2,5}[a-z]{0,4}) ([0-9a-f]{4})[0-9a-f]{4}\n")
 
 
-def put(site_packages: Path, python: str, uv: Uv, working: Path) -> None:
-    """Compile what no earlier build has compiled, and link all into `site_packages`.
+@dataclass(frozen=True)
+class Modules:
+    """Where the modules of an environment are, and its Python.
 
     Args:
-        python: the version of `working`/venv's Python, as `3.11`.
-
-    Raises:
-        BuildFailed: the disk is full, or the cache can't be written.
+        store: the folder of that Python in the store; None where they are the environment's alone.
     """
-    words = ["venv/bin/python", "-I", "-S", "-B"]
-    if python in _WITHOUT_HASHES:
-        words += ["-m", "compileall", "-qq", "-j", "0", str(site_packages)]
-        # It fails for every file that is for another Python, such as a template.
-        uv.run_program(words, working, "python -m compileall")
+
+    packages: Path
+    program: Path
+    tag: str
+    store: Path | None
+
+    def request(self, *, may_link: bool, first: Sequence[str]) -> dict[str, Any]:
+        """What bytecode_links.py reads, but for `is_idle`."""
+        store = "" if self.store is None else str(self.store)
+        names = {"packages": str(self.packages), "store": store, "tag": self.tag}
+        return {**names, "may_link": may_link, "first": list(first)}
+
+
+def find(folder: Path, store: Path, is_strangers: bool) -> Modules | None:
+    """The modules of an environment; None where they are not compiled beside it.
+
+    Args:
+        store: that of all environments.
+        is_strangers: whether others made the environment. Then a Python within it is not run by
+            this user, and what it compiles is the environment's alone; one outside was found
+            to be nobody's but root's or this user's when the environment was taken over.
+    """
+    packages = next((folder / "lib").glob("python3*/site-packages"), None)
+    match = _PYTHON.fullmatch(packages.parent.name) if packages is not None else None
+    if packages is None or match is None or match[1] in _WITHOUT_HASHES:
+        return None
+    program = (folder / "bin" / "python").resolve()
+    if is_strangers and program.is_relative_to(folder.resolve()):
+        return Modules(packages, program, f"cpython-{match[1].replace('.', '')}", None)
+    answer = _ANSWER.fullmatch(_ask(program))
+    if answer is None:
+        return None
+    return Modules(packages, program, answer[1], store / f"{answer[1]}-{answer[2]}")
+
+
+def compile_by_time(site_packages: Path, python: str, uv: Uv, working: Path) -> None:
+    """Compile the modules of an old Python, which checks them by the times of their sources."""
+    if python not in _WITHOUT_HASHES:
         return
-    program = Path(bytecode_program.__file__)
-    words += [str(program), str(site_packages), str(uv.bytecode_cache)]
-    if not uv.may_link:
-        words.append("--copy")
-    outcome = uv.run_program(words, working, "compile modules")
-    if outcome.code != 0:
-        raise failure(outcome, "the modules can't be compiled")
+    words = ["venv/bin/python", "-I", "-S", "-B"]
+    words += ["-m", "compileall", "-qq", "-j", "0", str(site_packages)]
+    # It fails for every file that is for another Python, such as a template.
+    uv.run_program(words, working, "python -m compileall")
+
+
+def links_command(verb: str, request: Path) -> list[str]:
+    """The program that this user runs: `list` or `take`."""
+    return [sys.executable, "-I", "-S", "-B", str(bytecode_links.__file__), verb, str(request)]
+
+
+def compile_command(modules: Modules, request: Path) -> list[str]:
+    """The program that writes compiled modules to its output, run by the environment's Python."""
+    program = str(bytecode_program.__file__)
+    return [str(modules.program), "-I", "-S", "-B", program, str(request)]
+
+
+def write(file: Path, request: dict[str, Any]) -> None:
+    """Write a request for these programs."""
+    file.write_text(json.dumps(request), encoding="ascii")
+
+
+@functools.lru_cache(maxsize=64)
+def _ask(program: Path) -> str:
+    """The tag and the magic number of a Python; empty where it can't be run."""
+    try:
+        return leash.run([str(program), "-I", "-S", "-B", "-c", _ASK], _ASK_S, {}).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""

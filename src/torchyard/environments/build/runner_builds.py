@@ -1,4 +1,4 @@
-"""Have environments built and wheels fetched by the build user, through the runner.
+"""Have environments built, modules compiled and wheels fetched by the build user, by the runner.
 
 Owns: the folder of such a build, its output, its end, what is believed of its result.
 Leaves: the steps of the build to build_program.py, checking the files to handover.py, what builds
@@ -15,21 +15,25 @@ import re
 import secrets
 import selectors
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from torchyard.base.errors import BuildFailed
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.environments.build import (
     build_program,
     builder,
+    bytecode,
     handover,
     kept_wheels,
     shared_wheels,
 )
 from torchyard.environments.build.build_program import REQUEST, RESULT, Result
 from torchyard.environments.build.builder import EnvironmentPaths
+from torchyard.environments.build.bytecode import Modules
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import caches, pythons
 from torchyard.environments.packages.uv import DISK_FULL, Uv, find_uv, no_space
@@ -52,6 +56,8 @@ _TOKEN = re.compile(r"/t/[^/\s]+/")
 _CREDENTIAL = re.compile(r"(USERNAME|PASSWORD|TOKEN|_NETRC|CREDENTIALS?)\Z", re.IGNORECASE)
 # What another try can't change.
 _FINAL = ("build_refused", "no_build_user")
+# How folders of compiles are named, and when none is at work any more.
+_COMPILES, _OLD_S = "modules-", 3600.0
 # Folders of the server's own user, which the build user can't enter.
 _OWN_FOLDERS = ("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "PIP_CACHE_DIR", "RATTLER_CACHE_DIR")
 
@@ -61,6 +67,10 @@ class RunnerBuilds:
     Args:
         node: its `builds/` holds a folder for each build that runs.
     """
+
+    is_for_strangers = True
+    # Of the build user, for whom a build of another server may wait.
+    limit_s: float | None = 60.0
 
     def __init__(self, runner: RunnerClient, node: NodeFolder) -> None:
         self._runner = runner
@@ -144,6 +154,39 @@ class RunnerBuilds:
         """Take the wheels that the build fetched for all; what it could not get has none."""
         _, lines = kept_wheels.parts(text)
         shared_wheels.lay_out(self._node.wheels, lines, working / kept_wheels.FETCHED)
+
+    @contextmanager
+    def compile(self, modules: Modules, request: Path) -> Iterator[IO[bytes]]:
+        """As `compiling.Compiler` has it: a build of its own, in which no package's code runs.
+
+        Raises:
+            RunnerUnreachable, RunnerRefused, BuildFailed: as `run`.
+        """
+        self._remove_old_compiles()
+        folder = self._node.builds / f"{_COMPILES}{secrets.token_hex(8)}"
+        try:
+            self._make_folder(folder, request.read_text("ascii"))
+            words = bytecode.compile_command(modules, folder / REQUEST)
+            readable, writable = os.pipe()
+            with os.fdopen(readable, "rb") as output:
+                try:
+                    running = self._runner.start(
+                        "build", [writable], command=words, build=folder.name, environment={}
+                    )
+                finally:
+                    os.close(writable)
+                with running:
+                    yield output
+        finally:
+            with suppress(RunnerUnreachable):
+                self._remove(folder)
+
+    def _remove_old_compiles(self) -> None:
+        """Those of servers that were killed."""
+        for folder in self._node.builds.glob(f"{_COMPILES}*"):
+            with suppress(FileNotFoundError):
+                if time.time() - folder.stat().st_mtime > _OLD_S:
+                    self._remove(folder)
 
     def _provide_python(self, spec: EnvironmentSpec, uv: Uv) -> None:
         """Download a Python that the machine lacks; the build user's own could be changed by the

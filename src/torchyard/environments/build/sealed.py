@@ -24,23 +24,35 @@ def close(folder: Path) -> str:
 
     Returns the mark to compare with later.
     """
+    lines = []
     for entry in _entries(folder, compiled=True):
         if not entry.is_symlink():
             mode = entry.stat(follow_symlinks=False).st_mode & 0o7777
-            # A file linked from another user's cache can't be changed.
-            with suppress(PermissionError):
-                os.chmod(entry.path, mode & ~0o222)
-    return mark(folder)
+            if mode & 0o222:  # else it was removed where the file is linked, too
+                # A file linked from another user's cache can't be changed.
+                with suppress(PermissionError):
+                    os.chmod(entry.path, mode & ~0o222)
+        if f"/{_COMPILED}/" not in entry.path:
+            lines += _line(entry, folder)
+    return _digest(lines)
 
 
 def mark(folder: Path) -> str:
     """A text that changes when a file is added, removed or written; costs a `stat` of each."""
-    start = len(str(folder))
     lines = []
     for entry in _entries(folder, compiled=False):
-        if not entry.is_dir(follow_symlinks=False):
-            stat = entry.stat(follow_symlinks=False)
-            lines.append(f"{entry.path[start:]}\0{stat.st_size}\0{stat.st_mtime_ns}")
+        lines += _line(entry, folder)
+    return _digest(lines)
+
+
+def _line(entry: os.DirEntry[str], folder: Path) -> list[str]:
+    if entry.is_dir(follow_symlinks=False):
+        return []
+    stat = entry.stat(follow_symlinks=False)
+    return [f"{entry.path[len(str(folder)) :]}\0{stat.st_size}\0{stat.st_mtime_ns}"]
+
+
+def _digest(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
 
 

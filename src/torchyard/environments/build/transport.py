@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,15 @@ class FileList:
         return hashlib.sha256(self.content).hexdigest()
 
 
-def file_list(folder: Path, part: str, lists: Path) -> FileList:
+def file_list(
+    folder: Path, part: str, lists: Path, complete: Callable[[], None] = lambda: None
+) -> FileList:
     """The list of an environment, or of the Python that it needs.
 
     Args:
         folder: the built environment.
         lists: a folder of the server's own, where lists are kept.
+        complete: called before an environment is listed, to have its modules compiled.
 
     Raises:
         NotFound: it is not there, or needs no Python of its own.
@@ -60,6 +63,8 @@ def file_list(folder: Path, part: str, lists: Path) -> FileList:
     with locks.hold(lists / f"{file.name}.lock"):
         written = _read(file, mark)
         if written is None:
+            if part == ENVIRONMENT:
+                complete()
             body = _python(folder) if part == PYTHON else _environment(folder)
             written = gzip.compress(json.dumps(body).encode(), 6, mtime=0)
             with files.write_atomically(file, mode=0o600) as writing:

@@ -1,7 +1,7 @@
 """Caches of builds that are folders of the server's: uv's, and that of compiled modules.
 
 Owns: locking it while it is used, the time of its last use, removing it.
-Leaves: whether it is needed to `yard gc`, its content to uv and build/bytecode_program.py.
+Leaves: whether it is needed to `yard gc`, its content to uv and build/bytecode_links.py.
 Always: it is never removed while it is used; several may use it at once. Locks end with their
 holders.
 """

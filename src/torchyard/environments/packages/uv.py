@@ -79,7 +79,6 @@ class Uv:
         log: the build's log, open for appending bytes.
         canceled: called a few times a second while uv runs.
         cache: uv's cache folder; None leaves that to uv.
-        bytecode: the cache of compiled modules; None is that of this process's user.
         masker: called before each command, since jobs with other secrets may join the build.
         may_link: whether the environment's files may be hard links into the cache.
         builds_nothing: nothing of a package is run, so what has no wheel can't be installed.
@@ -95,7 +94,6 @@ class Uv:
         cache: Path | None,
         masker: Callable[[], Masker] = lambda: masking.TOKENS,
         may_link: bool = True,
-        bytecode: Path | None = None,
         silence_s: float = 15.0,
         shared_wheels: Path | None = None,
         builds_nothing: bool = False,
@@ -104,7 +102,6 @@ class Uv:
         self.shared_wheels = shared_wheels
         self._builds_nothing = builds_nothing
         self._silence_s = silence_s
-        self._bytecode = bytecode
         self._cache = cache
         self._find_masker = masker
         self._masker = masker()
@@ -149,11 +146,6 @@ class Uv:
         if self._variables.get("RATTLER_CACHE_DIR"):
             return Path(self._variables["RATTLER_CACHE_DIR"])
         return self._users_caches / "rattler" / "cache"
-
-    @property
-    def bytecode_cache(self) -> Path:
-        """The cache of compiled modules."""
-        return self._bytecode or self._users_caches / "torchyard" / "bytecode"
 
     @property
     def _users_caches(self) -> Path:

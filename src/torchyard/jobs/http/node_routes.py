@@ -22,6 +22,8 @@ from torchyard.workspaces.permissions import Permission
 
 _BYTES = "application/octet-stream"
 _LISTS = "carried"
+# A node waits for a minute, in which the files are listed, too, and then asks again.
+_COMPILING_S = 40.0
 
 router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_class=GuardedRoute)
 
@@ -97,5 +99,9 @@ def _files(services: Services, attempt_id: str, part: str) -> transport.FileList
     environment = _plan(services, attempt_id).get("environment")
     if not environment:
         raise NotFound("the job has no environment of its own", "nothing needs to be done")
-    folder = services.home / "environments" / _LISTS
-    return transport.file_list(Path(environment), part, folder)
+    folder, lists = Path(environment), services.home / "environments" / _LISTS
+    # It is listed once: what is compiled later, jobs on the nodes compile for themselves.
+    compiler = services.environments.compiler
+    return transport.file_list(
+        folder, part, lists, lambda: compiler.finish(folder.name, _COMPILING_S)
+    )
