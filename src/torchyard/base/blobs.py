@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchyard.base import files
+from torchyard.base import disk, files
 from torchyard.base.bodies import json_values
 from torchyard.base.errors import InvalidInput, NotFound
 from torchyard.shared import locks
@@ -32,7 +33,7 @@ SNAPSHOT_PREFIX = "snapshot:"
 # Asked for again within so many seconds, a blob is still as new as it was.
 _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200
-_CHUNK_BYTES = 1 << 20
+_CREATING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTRIES_A_PIECE = 500
 # 100,000 files and more, see data/routes.py; each has four values, and commas in its path.
 _MANIFEST_MOST_BYTES = 40 << 20
@@ -68,9 +69,13 @@ class Blobs:
     folder: Path
 
     def path(self, sha256: str) -> Path:
+        return Path(self._path(sha256))
+
+    def _path(self, sha256: str) -> str:
+        """As `path`; of thousands of blobs, a `Path` each is what most of the time goes to."""
         if not _SHA256.fullmatch(sha256):
             raise InvalidInput(f"`{sha256[:80]}` is not a sha256", "write 64 hexadecimal digits")
-        return self.folder / sha256[:2] / sha256
+        return f"{self.folder}/{sha256[:2]}/{sha256}"
 
     def has(self, sha256: str) -> bool:
         return self._found(sha256) is not None
@@ -89,11 +94,26 @@ class Blobs:
         with self.writing(sha256) as writing:
             for chunk in chunks:
                 writing.write(chunk)
-            if writing.stored.sha256 != sha256:
-                raise InvalidInput(
-                    f"blob `{sha256[:12]}…` arrived as `{writing.stored.sha256[:12]}…`",
-                    "the file changed while it was sent; send it again",
-                )
+            check(sha256, writing.stored.sha256)
+
+    def put_all(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Store small blobs, whose bytes are in memory, all under one lock.
+
+        Raises:
+            InvalidInput: the bytes of one are not those of its sha256; those before it are kept.
+        """
+        token = secrets.token_hex(6)
+        with disk.writing(self.folder), self._lock_folder(shared=True):
+            for sha256, content in contents:
+                check(sha256, hashlib.sha256(content).hexdigest())
+                target = self._path(sha256)
+                draft = f"{self.folder}/{sha256[:2]}/.{sha256[:50]}.{token}.part"
+                try:
+                    _write(draft, content)
+                    os.rename(draft, target)
+                except BaseException:
+                    Path(draft).unlink(missing_ok=True)
+                    raise
 
     def writing(self, sha256: str) -> AbstractContextManager[files.Writing]:
         """Open a blob for writing; the caller checks the bytes before the block ends."""
@@ -230,7 +250,7 @@ class Blobs:
             if status is None:
                 return False
             if status.st_mtime < time.time() - _NEW_S:
-                os.utime(self.path(sha256))
+                os.utime(self._path(sha256))
         except FileNotFoundError:
             return False
         return True
@@ -238,7 +258,7 @@ class Blobs:
     def _found(self, sha256: str) -> os.stat_result | None:
         """A blob's status on disk. A power cut may leave an empty file, which does not count."""
         try:
-            status = self.path(sha256).stat()
+            status = os.stat(self._path(sha256))
         except FileNotFoundError:
             return None
         return status if status.st_size or sha256 == _SHA256_OF_NOTHING else None
@@ -260,6 +280,34 @@ class Blobs:
                 f"snapshot `{snapshot_id[:12]}…` does not exist", "upload the folder again"
             ) from None
         return Snapshot(snapshot_id, snapshot_files)
+
+
+def check(expected: str, arrived: str) -> None:
+    """
+    Raises:
+        InvalidInput: the sha256 of a blob's bytes is not its name.
+    """
+    if expected != arrived:
+        raise InvalidInput(
+            f"blob `{expected[:12]}…` arrived as `{arrived[:12]}…`",
+            "the file changed while it was sent; send it again",
+        )
+
+
+def _write(draft: str, content: bytes) -> None:
+    """A new file, in a folder that is made if it is missing."""
+    try:
+        descriptor = os.open(draft, _CREATING, 0o444)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(draft), exist_ok=True)
+        descriptor = os.open(draft, _CREATING, 0o444)
+    try:
+        os.fchmod(descriptor, 0o444)
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
 
 
 def parse_manifest(content: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -160,7 +161,7 @@ def _download_file(transport: Transport, file: RequestedFile, reports: _Reports)
             if reports.add is not None:
                 reports.add(0)
             if _download_to(transport, file.source, draft, reports.add):
-                _replace(draft, file.target, reports)
+                _replace(str(draft), file.target, reports)
                 return
     finally:
         draft.unlink(missing_ok=True)
@@ -181,6 +182,7 @@ def _download_bundle(
     here = bundle.rpartition("/")[0] + "/"
     came = 0
     sources = [file.source.removeprefix(here) for file in files]
+    token = secrets.token_hex(6)
     with suppress(http.client.HTTPException, OSError, ValueError):
         with transport.stream(bundle, body={"sources": sources}) as answer:
             for file in files:
@@ -190,7 +192,7 @@ def _download_bundle(
                 content = answer.read(size_bytes)
                 if len(content) < size_bytes:
                     break
-                _write(file.target, content, reports)
+                _write(file.target, content, token, reports)
                 came += 1
                 if reports.add is not None:
                     reports.add(size_bytes)
@@ -198,18 +200,32 @@ def _download_bundle(
         _download_file(transport, file, reports)
 
 
-def _write(target: Path, content: bytes, reports: _Reports) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = _draft(target)
+def _write(target: Path, content: bytes, token: str, reports: _Reports) -> None:
+    """
+    Args:
+        token: of the caller alone; of thousands of files, a random name each takes its time.
+    """
+    folder, name = os.path.split(target)
+    draft = os.path.join(folder, f".{name[:50]}.{token}.part")
     try:
-        draft.write_bytes(content)
+        try:
+            file = open(draft, "xb", buffering=0)
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            file = open(draft, "xb", buffering=0)
+        with file:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
         _replace(draft, target, reports)
-    finally:
-        draft.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
 
 
-def _replace(draft: Path, target: Path, reports: _Reports) -> None:
-    was_there = os.path.lexists(target)
+def _replace(draft: str, target: Path, reports: _Reports) -> None:
+    was_there = reports.replace is not None and os.path.lexists(target)
     os.replace(draft, target)
     if was_there and reports.replace is not None:
         reports.replace(target)
@@ -249,6 +265,32 @@ def below(folder: Path, path: str) -> Path:
     Raises:
         InvalidInput: it does, or through a link that stands there.
     """
+    return all_below(folder, [path])[0]
+
+
+def all_below(folder: Path, paths: Iterable[str]) -> list[Path]:
+    """As `below`, for many paths, whose folders are looked at once each."""
+    top = _with_end(os.path.realpath(folder))
+    inside: set[str] = set()
+    targets = []
+    for path in paths:
+        parts = _parts(path)
+        parent = os.path.join(folder, *parts[:-1])
+        # What came before is files alone, so a link below the folder is the user's own.
+        if parent not in inside and not _with_end(os.path.realpath(parent)).startswith(top):
+            raise InvalidInput(
+                f"`{path}` lies behind a link that leads out of `{folder}`", "name an empty folder"
+            )
+        inside.add(parent)
+        targets.append(Path(parent, parts[-1]))
+    return targets
+
+
+def _parts(path: str) -> Sequence[str]:
+    """
+    Raises:
+        InvalidInput: it is no path of a file below a folder.
+    """
     parts = PurePosixPath(path).parts
     size_bytes = len(path.encode("utf-8", "replace"))
     if size_bytes > _PATH_MOST_BYTES or any(len(part) > _NAME_MOST for part in parts):
@@ -260,14 +302,7 @@ def below(folder: Path, path: str) -> Path:
             f"the server names a file `{path!a}`, which leads out of the folder",
             "nothing was written; ask your server's administrator",
         )
-    target = folder.joinpath(*parts)
-    # What came before is files alone, so a link below the folder is the user's own.
-    real, top = os.path.realpath(target.parent), os.path.realpath(folder)
-    if not _with_end(real).startswith(_with_end(top)):
-        raise InvalidInput(
-            f"`{path}` lies behind a link that leads out of `{folder}`", "name an empty folder"
-        )
-    return target
+    return parts
 
 
 def _leads_away(parts: Sequence[str]) -> bool:

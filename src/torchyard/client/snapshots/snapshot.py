@@ -23,27 +23,35 @@ from torchyard.client.snapshots.index import Index
 from torchyard.client.snapshots.walk import Found, LeftOut, Limits, single, walk
 
 _RACY_NS = 2_000_000_000
+_SMALL_BYTES = 64 << 10
+_KEPT_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of one file: where they are and what they hashed to."""
+    """The bytes of one file: where they are and what they hashed to; they themselves if kept."""
 
     sha256: str
     size_bytes: int
     path: str
     place: str
+    kept: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A folder (or one file) at one moment. `root` is what the manifest's paths begin at, all but
     those `outside`, whose files are elsewhere.
+
+    `kept` are the bytes of small files that were hashed for it, by sha256, a limited number;
+    `is_new` says that every file was, since nothing was remembered.
     """
 
     root: Path
     manifest: bytes
     outside: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+    is_new: bool = field(default=False, compare=False)
 
     def contents(self) -> list[Content]:
         return [
@@ -52,6 +60,7 @@ class Snapshot:
                 file["size"],
                 file["path"],
                 self.outside.get(file["path"]) or os.path.join(self.root, file["path"]),
+                self.kept.get(file["sha256"]),
             )
             for file in json.loads(self.manifest)["files"]
         ]
@@ -98,8 +107,10 @@ def take(
         return Snapshot(root, remembered.manifest, outside)
     now_ns = time.time_ns()
     hashes_by_look = remembered.by_look()
+    hashing, top = Hashing(), os.fspath(root)
     hashes = [
-        hashes_by_look.get(file) or _hash(outside.get(file[0]) or os.path.join(root, file[0]), file)
+        hashes_by_look.get(file)
+        or hashing.hash(outside.get(file[0]) or os.path.join(top, file[0]), file)
         for file in entries
     ]
     manifest = _manifest(entries, hashes)
@@ -118,7 +129,7 @@ def take(
                 manifest if is_complete else b"",
             ),
         )
-    return Snapshot(root, manifest, outside)
+    return Snapshot(root, manifest, outside, hashing.kept, is_new=not hashes_by_look)
 
 
 def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
@@ -130,25 +141,40 @@ def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
     return json.dumps({"files": files}, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _hash(place: str, file: Found) -> str:
-    """The sha256 of the file at `place` as `walk` saw it."""
-    path, size, mtime_ns, *_ = file
-    try:
-        with open(place, "rb", buffering=0) as content:
-            digest = hashlib.sha256()
-            size_bytes = 0
-            while chunk := content.read(1 << 20):
-                digest.update(chunk)
-                size_bytes += len(chunk)
-            after = os.fstat(content.fileno())
-    except OSError as error:
-        raise InvalidInput(
-            f"`{path}` can't be read ({error.strerror or error})",
-            "make it readable, or name it in `.amlignore`",
-        ) from error
-    if size_bytes != size or after.st_mtime_ns != mtime_ns:
-        raise InvalidInput(
-            f"`{path}` changed while it was read",
-            "submit again when nothing writes to it, or name it in `.amlignore`",
-        )
-    return digest.hexdigest()
+class Hashing:
+    """Reads files once, and keeps what is small and may be sent next."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self._left_bytes = _KEPT_BYTES
+
+    def hash(self, place: str, file: Found) -> str:
+        """The sha256 of the file at `place` as `walk` saw it."""
+        path, size, mtime_ns, *_ = file
+        is_small = size <= min(_SMALL_BYTES, self._left_bytes)
+        digest = hashlib.sha256()
+        size_bytes = 0
+        try:
+            with open(place, "rb", buffering=0) as content:
+                # One byte more: a small file that has grown since is told from one that has not.
+                while chunk := content.read(size + 1 if is_small else 1 << 20):
+                    digest.update(chunk)
+                    size_bytes += len(chunk)
+                    if size_bytes == size:
+                        break
+                after = os.fstat(content.fileno())
+        except OSError as error:
+            raise InvalidInput(
+                f"`{path}` can't be read ({error.strerror or error})",
+                "make it readable, or name it in `.amlignore`",
+            ) from error
+        if size_bytes != size or after.st_size != size or after.st_mtime_ns != mtime_ns:
+            raise InvalidInput(
+                f"`{path}` changed while it was read",
+                "submit again when nothing writes to it, or name it in `.amlignore`",
+            )
+        sha256 = digest.hexdigest()
+        if is_small and chunk and len(chunk) == size:
+            self.kept[sha256] = chunk
+            self._left_bytes -= size
+        return sha256

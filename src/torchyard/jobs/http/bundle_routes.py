@@ -8,8 +8,10 @@ answer; frames come in the order asked for.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -69,28 +71,34 @@ def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> 
     folders: dict[str, Find] = {}
     found: list[Path | bytes] = []
     size_bytes = 0
-    for source in sources:
-        match = _SOURCE.match(source)
-        if match is None:
-            raise InvalidInput(f"`{source}` is not the path of a file in a workspace")
-        folder = match["folder"]
-        if folder not in folders:
-            folders[folder] = _open(
-                services, workspace, [unquote(part) for part in folder.split("/")]
-            )
-        file = folders[folder](unquote(match["path"]))
-        size_bytes += files.size_bytes(file)
-        if size_bytes > _MOST_BYTES:
-            raise LimitExceeded(
-                f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
-                "download large files by their own routes",
-            )
-        found.append(_content(file) if isinstance(file, OpenFile) else file)
+    with ExitStack() as stack:
+        for source in sources:
+            match = _SOURCE.match(source)
+            if match is None:
+                raise InvalidInput(f"`{source}` is not the path of a file in a workspace")
+            folder = match["folder"]
+            if folder not in folders:
+                parts = [unquote(part) for part in folder.split("/")]
+                folders[folder] = _open(services, workspace, parts, stack)
+            file = folders[folder](unquote(match["path"]))
+            size_bytes += files.size_bytes(file)
+            if size_bytes > _MOST_BYTES:
+                raise LimitExceeded(
+                    f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
+                    "download large files by their own routes",
+                )
+            found.append(_content(file) if isinstance(file, OpenFile) else file)
     return found
 
 
-def _open(services: FileServices, workspace: str, parts: Sequence[str]) -> Find:
-    """What finds files below `parts`, a folder of `_SOURCE`; looked up once for all of them."""
+def _open(
+    services: FileServices, workspace: str, parts: Sequence[str], stack: ExitStack
+) -> Find:
+    """What finds files below `parts`, a folder of `_SOURCE`; looked up once for all of them.
+
+    Args:
+        stack: is given what it keeps open for them.
+    """
     kind, name = parts[0], parts[1]
     if kind == "jobs":
         job = actions.get(services, workspace, name)
@@ -104,12 +112,13 @@ def _open(services: FileServices, workspace: str, parts: Sequence[str]) -> Find:
     if asset.type == "uri_file":
         raise NotFound(f"data `{name}` is one file", "download it by its own route")
     location = data.locate(services.db, services.datastores, workspace, asset.uri)
-    return lambda path: services.fetcher.file(workspace, location, path)
+    return stack.enter_context(services.fetcher.finding(workspace, location))
 
 
 def _content(file: Readable) -> bytes:
     with files.reading(file) as opened:
-        return opened.read(_MOST_BYTES)
+        # As much as there is: room for the most is made before anything is read.
+        return opened.read(min(os.fstat(opened.fileno()).st_size, _MOST_BYTES))
 
 
 def _blocks(found: Sequence[Path | bytes]) -> Iterator[bytes]:
