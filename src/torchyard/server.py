@@ -47,7 +47,7 @@ from torchyard.base.addresses import Network, is_loopback
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, InvalidInput, TorchyardError
 from torchyard.base.files import write_atomically
-from torchyard.base.home import home_database, home_service, private_home
+from torchyard.base.home import handed_sockets, home_database, home_service, private_home
 from torchyard.base.home.home_database import Choice
 from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.executors import job_users, server_for_nodes
@@ -404,6 +404,7 @@ def run(options: Options) -> None:
     else:
         files.name(_single_server(entrance.url))
     _tell_starter(options, entrance.url)
+    app.state.handover.listen(handed_sockets.of_files(home, os.getpid()))
     home_watch.watch(home)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
     try:

@@ -210,7 +210,8 @@ class Assets(Generic[AnyAsset]):
                 at=("path",),
             )
         check_kind(body.get("type"), source, path, ("path",), self.noun)
-        return f"snapshot:{self._snapshots.send(self._snapshots.take(source), progress)}"
+        taken = self._snapshots.take(source, progress)
+        return f"snapshot:{self._snapshots.send(taken, progress)}"
 
     def _container_path(self, name: str, version: str) -> str:
         if version:

@@ -160,7 +160,9 @@ class Fetcher:
         return folder / name
 
     @contextmanager
-    def finding(self, workspace: str, location: DataLocation) -> Iterator[Callable[[str], Readable]]:
+    def finding(
+        self, workspace: str, location: DataLocation
+    ) -> Iterator[Callable[[str], Readable]]:
         """What finds one file after another as `file` does, in a folder that is opened once."""
         if not isinstance(location.files, FolderFiles):
             yield partial(self.file, workspace, location)

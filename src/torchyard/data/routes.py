@@ -13,9 +13,12 @@ from typing_extensions import TypedDict
 from torchyard.assets import served_files
 from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile, check, parse_manifest
 from torchyard.base.bodies.body_spool import in_body_thread
+from torchyard.base.bodies.handover import in_handover_thread
+from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.bodies.request_bodies import with_body
-from torchyard.base.dependencies import BlobsOf
+from torchyard.base.dependencies import BlobsOf, HandoverOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
+from torchyard.data import handed_files
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
@@ -89,6 +92,19 @@ async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
         stored += 1
     await in_body_thread(blobs.put_all, small)
     return {"stored": stored}
+
+
+@router.post("/blobs/handed")
+@needs(Permission.UPLOAD)
+async def put_handed(
+    blobs: BlobsOf, handover: HandoverOf, ticket: Annotated[str, Body(embed=True)]
+) -> LiveStream:
+    """Store the next file that was handed over at the server's socket for files.
+
+    Lines of JSON say how many bytes of it are here, the last one its sha256, or an error.
+    """
+    source = await in_handover_thread(handover.take, ticket)
+    return LiveStream(handed_files.stored(blobs, source), "application/x-ndjson")
 
 
 @router.put("/snapshots", openapi_extra={"requestBody": _MANIFEST})

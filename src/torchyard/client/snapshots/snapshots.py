@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.local_paths import LocalPath
-    from torchyard.client.snapshots.snapshot import Snapshot
+    from torchyard.client.snapshots.snapshot import Hand, Snapshot
     from torchyard.client.snapshots.upload import Progress
     from torchyard.client.snapshots.walk import Limits
 
@@ -39,12 +40,43 @@ class Snapshots:
 
         return Limits(self._settings.snapshot_max_files, self._settings.snapshot_max_mb * 1_000_000)
 
-    def take(self, path: Path) -> Snapshot:
-        """Snapshot the folder or file at `path`, all of it."""
+    def take(self, path: Path, progress: Progress | None = None) -> Snapshot:
+        """Snapshot the folder or file at `path`, all of it.
+
+        A server of this machine is handed its large files, stores and hashes them.
+        """
         from torchyard.client.snapshots import snapshot
         from torchyard.client.snapshots.walk import Limits
 
-        return snapshot.take(path, snapshot.find(path, Limits()), self._index_folder)
+        entries = snapshot.find(path, Limits())
+        hand = self._hand(sum(entry[1] for entry in entries), progress)
+        return snapshot.take(path, entries, self._index_folder, hand=hand)
+
+    def _hand(self, total_bytes: int, progress: Progress | None) -> Hand | None:
+        if not self._transport.files_socket:
+            return None
+        from torchyard.client import handing
+
+        sent_bytes = 0
+        lock = Lock()
+
+        def add(piece_bytes: int) -> None:
+            nonlocal sent_bytes
+            with lock:
+                sent_bytes += piece_bytes
+                if progress is not None:
+                    progress(sent_bytes, total_bytes)
+
+        def hand(path: str, descriptor: int) -> str | None:
+            try:
+                return handing.store(self._transport, self._here, descriptor, add)
+            except Conflict as error:
+                raise InvalidInput(
+                    f"`{path}` changed while it was read",
+                    "submit again when nothing writes to it",
+                ) from error
+
+        return hand
 
     def send(self, snapshot: Snapshot, progress: Progress | None = None) -> str:
         """Upload what the server lacks of `snapshot`; returns its id."""
