@@ -21,7 +21,7 @@ from torchyard.base.bodies.handover import in_handover_thread
 from torchyard.base.errors import Conflict, TorchyardError
 from torchyard.base.files import OpenFile
 
-_PIECE_BYTES = 16 << 20
+_PIECE_BYTES = 32 << 20
 _SAID_EVERY_S = 0.5
 
 
