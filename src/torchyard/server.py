@@ -410,6 +410,7 @@ def run(options: Options) -> None:
     try:
         _serve(server, entrance.plain)
     finally:
+        app.state.handover.close()
         if entrance.own_tls is not None:
             entrance.own_tls.close()
         if not shared:

@@ -255,25 +255,28 @@ def _draft(target: Path) -> Path:
 def _download_to(
     transport: Transport, source: str, temporary: Path, add: Callable[[int], None] | None
 ) -> bool:
-    with transport.stream(source) as answer, open(temporary, "wb") as file:
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with transport.stream(source) as answer, open(temporary, "wb", buffering=0) as file:
         promised = answer.headers.get("Content-Length")
         written = 0
         while True:
             try:
-                chunk = answer.read(_READ_BYTES)
+                count = answer.readinto(buffer)
             except (http.client.HTTPException, OSError):
-                chunk = b""
+                count = 0
                 promised = "-1"
-            if not chunk:
+            if not count:
                 # http.client says nothing when a body of known length ends early.
                 is_complete = promised is None or written == int(promised)
                 if not is_complete and add is not None:
                     add(-written)
                 return is_complete
-            file.write(chunk)
-            written += len(chunk)
+            left = buffer[:count]
+            while left:
+                left = left[file.write(left) :]
+            written += count
             if add is not None:
-                add(len(chunk))
+                add(count)
 
 
 def below(folder: Path, path: str) -> Path:

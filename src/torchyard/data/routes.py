@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from torchyard.assets import served_files
 from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile, check, parse_manifest
-from torchyard.base.bodies.body_spool import in_body_thread
+from torchyard.base.bodies.body_spool import in_blocks, in_body_thread
 from torchyard.base.bodies.handover import in_handover_thread
 from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.bodies.request_bodies import with_body
@@ -65,8 +65,8 @@ def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> d
 @needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
 async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, Any]:
     with blobs.writing(sha256) as writing:
-        async for chunk in request.stream():
-            await in_body_thread(writing.write, chunk)
+        async for block in in_blocks(request.stream()):
+            await in_body_thread(writing.write, block)
         check(sha256, writing.stored.sha256)
     return {}
 

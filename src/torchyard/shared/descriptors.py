@@ -20,6 +20,7 @@ import re
 import socket
 import stat
 import struct
+from array import array
 from pathlib import Path
 
 TICKET_CHARACTERS = 32
@@ -61,10 +62,18 @@ def receive(connection: socket.socket) -> int:
         NotHanded: none came, or another one.
     """
     connection.settimeout(_ANSWER_LIMIT_S)
+    received = array("i")
     try:
-        _, received, _, _ = socket.recv_fds(connection, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        # Not by `recv_fds`, which drops the flag (Python 3.11): programs that this one starts would
+        # have the file.
+        _, ancillary, _, _ = connection.recvmsg(
+            1, socket.CMSG_LEN(received.itemsize), socket.MSG_CMSG_CLOEXEC
+        )
     except OSError as error:
         raise NotHanded(f"no descriptor came ({error})") from error
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            received.frombytes(content[: len(content) - len(content) % received.itemsize])
     try:
         if len(received) != 1:
             raise NotHanded("no descriptor came")

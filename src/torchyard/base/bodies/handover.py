@@ -38,6 +38,7 @@ class Handover:
     def __init__(self) -> None:
         self._connections: dict[str, socket.socket] = {}
         self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
 
     def listen(self, path: Path) -> None:
         """Let programs of the server's own user connect at `path`.
@@ -49,10 +50,21 @@ class Handover:
         except OSError as error:
             _log.info("no socket for files at `%s`: %s", path, error)
             return
+        self._listener = listener
         if listener is not None:
             threading.Thread(
                 target=self._accept, args=(listener,), name="handover", daemon=True
             ).start()
+
+    def close(self) -> None:
+        """Take and give no more files."""
+        if self._listener is not None:
+            self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
+            self._listener.close()
+        with self._lock:
+            for connection in self._connections.values():
+                connection.close()
+            self._connections.clear()
 
     def take(self, ticket: str) -> OpenFile:
         """The next file that was handed over; blocks for a while until it comes.
@@ -87,9 +99,8 @@ class Handover:
         while True:
             try:
                 connection, _ = listener.accept()
-            except OSError as error:
-                _log.warning("no more files are taken at the socket: %s", error)
-                return
+            except OSError:
+                return  # it is closed
             ticket = secrets.token_hex(descriptors.TICKET_CHARACTERS // 2)
             try:
                 if descriptors.peer_user(connection) not in (os.geteuid(), 0):
