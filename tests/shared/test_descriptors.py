@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.shared import descriptors
+from torchyard.shared import descriptors, runner_messages
 from torchyard.shared.descriptors import NotHanded
 
 Ends = tuple[socket.socket, socket.socket]
@@ -38,6 +38,15 @@ def test_a_regular_file_arrives_and_no_program_inherits_it(ends: Ends, tmp_path:
         assert not os.get_inheritable(arrived)
     finally:
         os.close(arrived)
+
+
+def test_several_at_once_are_refused_and_closed(ends: Ends, tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with open(tmp_path / "file", "w+b") as file:
+        runner_messages.send(ends[0], {}, [file.fileno(), file.fileno()])
+        with pytest.raises(NotHanded):
+            descriptors.receive(ends[1])
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_one_file_is_taken_at_a_time_in_their_order(ends: Ends, tmp_path: Path) -> None:
@@ -104,9 +113,10 @@ def test_what_is_no_readable_file_of_a_disk_is_refused(
 
 
 def test_who_hands_nothing_over_is_not_waited_for_once_it_has_gone(ends: Ends) -> None:
-    ends[0].sendall(b"f")
+    runner_messages.send(ends[0], {})
     with pytest.raises(NotHanded, match="no descriptor came"):
         descriptors.receive(ends[1])
+    ends[0].sendall(b"f")
     ends[0].close()
     with pytest.raises(NotHanded, match="no descriptor came"):
         descriptors.receive(ends[1])

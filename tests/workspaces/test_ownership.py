@@ -127,8 +127,8 @@ OTHERS = {
            "online-endpoints/{endpoint}/try", "blobs/missing",
        )},
     **{f"POST {_W}/{path}": NEW
-       for path in ("jobs", "blobs", "blobs/handed", "environments/build", "environments/use", "quota-requests",
-                    "batch-endpoints/{endpoint}/jobs",
+       for path in ("jobs", "blobs", "blobs/handed", "environments/build", "environments/use",
+                    "quota-requests", "batch-endpoints/{endpoint}/jobs",
                     "environment-releases/{environment}/validate")},
     f"PUT {_W}/blobs/{{sha256}}": NEW,
     f"PUT {_W}/snapshots": NEW,

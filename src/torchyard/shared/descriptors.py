@@ -1,9 +1,8 @@
 """Open files handed from one program of this machine to another, over a Unix socket.
 
-Owns: the form in which a descriptor travels, which of those that arrive are believed, copying
-between two files.
-Leaves: the server's end of the socket to base/bodies/handover.py, a command's to
-client/handing.py.
+Owns: which of the descriptors that arrive are believed, copying between two files.
+Leaves: the form of a message to runner_messages.py, the server's end of the socket to
+base/bodies/handover.py, a command's to client/handing.py.
 Always: of a descriptor that arrived nothing is asked but what the kernel knows by itself, until it
 is known to be a regular file on a disk of this machine: a file system that a program or another
 machine serves may never answer.
@@ -20,8 +19,10 @@ import re
 import socket
 import stat
 import struct
-from array import array
 from pathlib import Path
+
+from torchyard.shared import runner_messages
+from torchyard.shared.runner_messages import BadMessage
 
 TICKET_CHARACTERS = 32
 """How the server names a connection, in the first bytes that it sends there."""
@@ -52,7 +53,7 @@ def send(connection: socket.socket, descriptor: int) -> None:
         OSError: nobody takes it.
     """
     connection.settimeout(_ANSWER_LIMIT_S)
-    socket.send_fds(connection, [b"f"], [descriptor])
+    runner_messages.send(connection, {}, [descriptor])
 
 
 def receive(connection: socket.socket) -> int:
@@ -62,18 +63,10 @@ def receive(connection: socket.socket) -> int:
         NotHanded: none came, or another one.
     """
     connection.settimeout(_ANSWER_LIMIT_S)
-    received = array("i")
     try:
-        # Not by `recv_fds`, which drops the flag (Python 3.11): programs that this one starts would
-        # have the file.
-        _, ancillary, _, _ = connection.recvmsg(
-            1, socket.CMSG_LEN(received.itemsize), socket.MSG_CMSG_CLOEXEC
-        )
-    except OSError as error:
+        _, received = runner_messages.receive(connection)
+    except (OSError, BadMessage) as error:
         raise NotHanded(f"no descriptor came ({error})") from error
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            received.frombytes(content[: len(content) - len(content) % received.itemsize])
     try:
         if len(received) != 1:
             raise NotHanded("no descriptor came")
