@@ -179,6 +179,16 @@ def test_a_file_that_no_disk_has_is_sent(
                              lambda size_bytes: None) is None  # fmt: skip
 
 
+def test_large_inputs_of_jobs_are_handed_over(
+    server: ServedWorkspace, client: Client, folder: Path
+) -> None:
+    inputs = {"data": {"type": "uri_folder", "path": str(folder)}}
+    job = {"command": "ls ${{inputs.data}}", "environment": "python", "inputs": inputs}
+    server.requests.clear()
+    client.jobs.create(job)
+    assert sent(server) == ["POST /blobs"]
+
+
 @pytest.mark.parametrize("size", [0, 1, 1000, 4096, 12345])
 def test_the_same_bytes_arrive(
     server: ServedWorkspace, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

@@ -39,6 +39,7 @@ class Handover:
         self._connections: dict[str, socket.socket] = {}
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
+        self._path: Path | None = None
 
     def listen(self, path: Path) -> None:
         """Let programs of the server's own user connect at `path`.
@@ -50,7 +51,7 @@ class Handover:
         except OSError as error:
             _log.info("no socket for files at `%s`: %s", path, error)
             return
-        self._listener = listener
+        self._listener, self._path = listener, path
         if listener is not None:
             threading.Thread(
                 target=self._accept, args=(listener,), name="handover", daemon=True
@@ -58,7 +59,8 @@ class Handover:
 
     def close(self) -> None:
         """Take and give no more files."""
-        if self._listener is not None:
+        if self._listener is not None and self._path is not None:
+            self._path.unlink(missing_ok=True)
             self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
             self._listener.close()
         with self._lock:

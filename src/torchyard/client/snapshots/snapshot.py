@@ -26,7 +26,8 @@ from torchyard.client.snapshots.walk import Found, LeftOut, Limits, single, walk
 
 _RACY_NS = 2_000_000_000
 _SMALL_BYTES = 64 << 10
-_LARGE_BYTES = 1 << 20
+LARGE_BYTES = 1 << 20
+"""Larger files are sent, or handed over, one by one."""
 _MOST_THREADS = 4
 _KEPT_BYTES = 32 << 20
 
@@ -165,8 +166,8 @@ class Hashing:
 
     def hash_all(self, files: Sequence[tuple[str, Found]]) -> dict[Found, str]:
         """The sha256 of each file, which is at a place as `walk` saw it."""
-        large = [each for each in files if each[1][1] > _LARGE_BYTES]
-        small = [each for each in files if each[1][1] <= _LARGE_BYTES]
+        large = [each for each in files if each[1][1] > LARGE_BYTES]
+        small = [each for each in files if each[1][1] <= LARGE_BYTES]
         hashes = {file: self.hash(place, file) for place, file in small}
         if len(large) < 2:
             return hashes | {file: self.hash(place, file) for place, file in large}
@@ -203,7 +204,7 @@ class Hashing:
     def _read(self, content: FileIO, file: Found, is_small: bool) -> tuple[str, bytes]:
         """The sha256, empty for a file that is not as long as it was; the bytes of a small one."""
         path, size, *_ = file
-        if self._hand is not None and size > _LARGE_BYTES:
+        if self._hand is not None and size > LARGE_BYTES:
             sha256 = self._hand(path, content.fileno())
             if sha256 is not None:
                 return sha256, b""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchyard.client.snapshots.local_paths import LocalPath
     from torchyard.client.snapshots.snapshot import Hand, Snapshot
     from torchyard.client.snapshots.upload import Progress
-    from torchyard.client.snapshots.walk import Limits
+    from torchyard.client.snapshots.walk import Found, Limits
 
 
 class Snapshots:
@@ -49,14 +49,16 @@ class Snapshots:
         from torchyard.client.snapshots.walk import Limits
 
         entries = snapshot.find(path, Limits())
-        hand = self._hand(sum(entry[1] for entry in entries), progress)
+        hand = self._hand(entries, progress)
         return snapshot.take(path, entries, self._index_folder, hand=hand)
 
-    def _hand(self, total_bytes: int, progress: Progress | None) -> Hand | None:
+    def _hand(self, entries: Iterable[Found], progress: Progress | None) -> Hand | None:
         if not self._transport.files_socket:
             return None
         from torchyard.client import handing
+        from torchyard.client.snapshots.snapshot import LARGE_BYTES
 
+        total_bytes = sum(entry[1] for entry in entries if entry[1] > LARGE_BYTES)
         sent_bytes = 0
         lock = Lock()
 
@@ -92,11 +94,14 @@ class Snapshots:
     def send_job_files(self, files: JobFiles, progress: Progress | None = None) -> dict[str, Any]:
         """Upload what a job document names on this machine; returns the document to post.
 
-        Everything is read before anything is sent: a file that can't be read leaves nothing behind.
+        Everything is read before anything is sent: a file that can't be read leaves nothing behind,
+        but large files that a server of this machine has read by then, which nothing names.
         """
         # Nodes of a pipeline share folders; `find` walks each of them once.
         shared = {(path.place, id(path.entries)): path for path in files.paths}
-        taken = {key: path.take(self._index_folder) for key, path in shared.items()}
+        entries = [entry for path in shared.values() for entry in path.entries]
+        hand = self._hand(entries, progress)
+        taken = {key: path.take(self._index_folder, hand) for key, path in shared.items()}
         sent: dict[bytes, str] = {}
 
         def sent_id(path: LocalPath) -> str:
