@@ -44,10 +44,11 @@ from torchyard.app.request_guard import LOOPBACK_NAMES
 from torchyard.azureml import job_variables
 from torchyard.base import certificates, disk, settings
 from torchyard.base.addresses import Network, is_loopback
+from torchyard.base.bodies.handover import Handover
 from torchyard.base.clock import SystemClock
 from torchyard.base.errors import Conflict, DiskFull, InvalidInput, TorchyardError
 from torchyard.base.files import write_atomically
-from torchyard.base.home import home_database, home_service, private_home
+from torchyard.base.home import handed_sockets, home_database, home_service, private_home
 from torchyard.base.home.home_database import Choice
 from torchyard.endpoints.running.router_process import ScoringAt
 from torchyard.executors import job_users, server_for_nodes
@@ -407,7 +408,7 @@ def run(options: Options) -> None:
     home_watch.watch(home)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
     try:
-        _serve(server, entrance.plain)
+        _serve(server, entrance.plain, app.state.handover, home)
     finally:
         if entrance.own_tls is not None:
             entrance.own_tls.close()
@@ -416,10 +417,14 @@ def run(options: Options) -> None:
         lock.close()
 
 
-def _serve(server: uvicorn.Server, plain: socket.socket) -> None:
+def _serve(server: uvicorn.Server, plain: socket.socket, files: Handover, home: Path) -> None:
     # uvicorn raises the signal again once it has ended, which would end this process here and now.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    server.run(sockets=[plain])
+    files.listen(handed_sockets.of_files(home, os.getpid()))
+    try:
+        server.run(sockets=[plain])
+    finally:
+        files.close()
 
 
 def _listening_as_before(options: Options) -> Options:

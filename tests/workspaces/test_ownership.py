@@ -120,14 +120,15 @@ OTHERS = {
        for path in (
            "jobs/validate", "environments/definition", "environments/resolve",
            "environments/export", "environments/image", "environments/image/layer", "bundle",
+           "bundle/handed",
            "environment-releases/{environment}/audit",
            "online-endpoints/{endpoint}/deployments/{deployment}/validate",
            "online-endpoints/{endpoint}/keys", "online-endpoints/{endpoint}/token",
            "online-endpoints/{endpoint}/try", "blobs/missing",
        )},
     **{f"POST {_W}/{path}": NEW
-       for path in ("jobs", "blobs", "environments/build", "environments/use", "quota-requests",
-                    "batch-endpoints/{endpoint}/jobs",
+       for path in ("jobs", "blobs", "blobs/handed", "environments/build", "environments/use",
+                    "quota-requests", "batch-endpoints/{endpoint}/jobs",
                     "environment-releases/{environment}/validate")},
     f"PUT {_W}/blobs/{{sha256}}": NEW,
     f"PUT {_W}/snapshots": NEW,

@@ -17,6 +17,7 @@ from torchyard.app.monitoring.server_metrics import ServerMetrics
 from torchyard.app.parts import Parts
 from torchyard.azureml.common.context import OpenTls
 from torchyard.base.bodies.body_spool import BodySpool
+from torchyard.base.bodies.handover import Handover
 from torchyard.base.home.ray_archive import RayArchives
 from torchyard.batch_endpoints.actions import model_uses
 from torchyard.environments.requested_builds import RequestedBuilds
@@ -50,6 +51,7 @@ def fill(
     state.scheduler = parts.scheduler
     state.audit = audit
     state.body_spool = BodySpool(services.home / "spool")
+    state.handover = Handover()
     state.services = services
     state.home = services.home
     state.jobs_as_server_user = services.runner is None

@@ -9,10 +9,12 @@ removed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -20,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchyard.base import files
+from torchyard.base import disk, files
 from torchyard.base.bodies import json_values
 from torchyard.base.errors import InvalidInput, NotFound
-from torchyard.shared import locks
+from torchyard.shared import descriptors, locks
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 _SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -32,7 +34,8 @@ SNAPSHOT_PREFIX = "snapshot:"
 # Asked for again within so many seconds, a blob is still as new as it was.
 _NEW_S = 60.0
 _REMOVED_AT_ONCE = 200
-_CHUNK_BYTES = 1 << 20
+_HASHED_BYTES = 256 << 10
+_CREATING = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTRIES_A_PIECE = 500
 # 100,000 files and more, see data/routes.py; each has four values, and commas in its path.
 _MANIFEST_MOST_BYTES = 40 << 20
@@ -61,6 +64,50 @@ class Snapshot:
         return sum(file.size for file in self.files)
 
 
+class Arriving:
+    """A file of the server's own that is filled from another one, and hashed behind that.
+
+    What is hashed is what has been written, whatever happens to the other file meanwhile. Copying
+    and hashing may be done in two threads at once; both go on to have the file when it is dropped.
+    """
+
+    def __init__(self, draft: Path) -> None:
+        self.draft = draft
+        self.file = files.OpenFile(draft.name, os.open(draft, os.O_RDWR | _CREATING, 0o600))
+        self.digest = hashlib.sha256()
+        self.copied_bytes = self.hashed_bytes = 0
+
+    def clone(self, source: files.OpenFile, size_bytes: int) -> None:
+        """Have all bytes at once, on a disk that can share them."""
+        if descriptors.clone(source.descriptor, self.file.descriptor):
+            self.copied_bytes = min(size_bytes, os.fstat(self.file.descriptor).st_size)
+
+    def copy(self, source: files.OpenFile, size_bytes: int) -> None:
+        """Copy up to so many bytes more; fewer only at the end of the source."""
+        end = self.copied_bytes + size_bytes
+        while self.copied_bytes < end:
+            count = descriptors.copy_range(
+                source.descriptor,
+                self.file.descriptor,
+                self.copied_bytes,
+                end - self.copied_bytes,
+            )
+            if not count:
+                return
+            self.copied_bytes += count
+
+    def hash(self, end: int) -> None:
+        """Hash what was written before `end`."""
+        buffer = memoryview(bytearray(min(_HASHED_BYTES, end - self.hashed_bytes)))
+        while self.hashed_bytes < end:
+            part = buffer[: end - self.hashed_bytes]
+            count = os.preadv(self.file.descriptor, [part], self.hashed_bytes)
+            if not count:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.draft))
+            self.digest.update(part[:count])
+            self.hashed_bytes += count
+
+
 @dataclass(frozen=True)
 class Blobs:
     """The blobs of one workspace, or those that the server has for builds."""
@@ -68,9 +115,13 @@ class Blobs:
     folder: Path
 
     def path(self, sha256: str) -> Path:
+        return Path(self._path(sha256))
+
+    def _path(self, sha256: str) -> str:
+        """As `path`; of thousands of blobs, a `Path` each is what most of the time goes to."""
         if not _SHA256.fullmatch(sha256):
             raise InvalidInput(f"`{sha256[:80]}` is not a sha256", "write 64 hexadecimal digits")
-        return self.folder / sha256[:2] / sha256
+        return f"{self.folder}/{sha256[:2]}/{sha256}"
 
     def has(self, sha256: str) -> bool:
         return self._found(sha256) is not None
@@ -89,17 +140,57 @@ class Blobs:
         with self.writing(sha256) as writing:
             for chunk in chunks:
                 writing.write(chunk)
-            if writing.stored.sha256 != sha256:
-                raise InvalidInput(
-                    f"blob `{sha256[:12]}…` arrived as `{writing.stored.sha256[:12]}…`",
-                    "the file changed while it was sent; send it again",
-                )
+            check(sha256, writing.stored.sha256)
+
+    def put_all(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Store small blobs, whose bytes are in memory, all under one lock.
+
+        Raises:
+            InvalidInput: the bytes of one are not those of its sha256; those before it are kept.
+        """
+        token = secrets.token_hex(6)
+        with disk.writing(self.folder), self._lock_folder(shared=True):
+            for sha256, content in contents:
+                check(sha256, hashlib.sha256(content).hexdigest())
+                target = self._path(sha256)
+                draft = f"{self.folder}/{sha256[:2]}/.{sha256[:50]}.{token}.part"
+                try:
+                    _write(draft, content)
+                    os.rename(draft, target)
+                except BaseException:
+                    Path(draft).unlink(missing_ok=True)
+                    raise
 
     def writing(self, sha256: str) -> AbstractContextManager[files.Writing]:
         """Open a blob for writing; the caller checks the bytes before the block ends."""
         return files.write_atomically(
             self.path(sha256), mode=0o444, guard=self._lock_folder(shared=True)
         )
+
+    @contextmanager
+    def arriving(self) -> Iterator[Arriving]:
+        """A file whose sha256 is known only when all of it is here; nothing is left unless `keep`
+        has it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / files.draft_name("handed")
+        with disk.writing(draft):
+            arriving = Arriving(draft)
+            try:
+                yield arriving
+            finally:
+                draft.unlink(missing_ok=True)
+
+    def keep(self, arriving: Arriving) -> str:
+        """Store what has arrived under its sha256, which is returned."""
+        sha256 = arriving.digest.hexdigest()
+        target = self._path(sha256)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.fchmod(arriving.file.descriptor, 0o444)
+        with self._lock_folder(shared=True):
+            if not self._renew(sha256):
+                os.rename(arriving.draft, target)
+        return sha256
 
     def put_bytes(self, content: bytes) -> str:
         """Store `content` and return its sha256."""
@@ -230,7 +321,7 @@ class Blobs:
             if status is None:
                 return False
             if status.st_mtime < time.time() - _NEW_S:
-                os.utime(self.path(sha256))
+                os.utime(self._path(sha256))
         except FileNotFoundError:
             return False
         return True
@@ -238,7 +329,7 @@ class Blobs:
     def _found(self, sha256: str) -> os.stat_result | None:
         """A blob's status on disk. A power cut may leave an empty file, which does not count."""
         try:
-            status = self.path(sha256).stat()
+            status = os.stat(self._path(sha256))
         except FileNotFoundError:
             return None
         return status if status.st_size or sha256 == _SHA256_OF_NOTHING else None
@@ -260,6 +351,34 @@ class Blobs:
                 f"snapshot `{snapshot_id[:12]}…` does not exist", "upload the folder again"
             ) from None
         return Snapshot(snapshot_id, snapshot_files)
+
+
+def check(expected: str, arrived: str) -> None:
+    """
+    Raises:
+        InvalidInput: the sha256 of a blob's bytes is not its name.
+    """
+    if expected != arrived:
+        raise InvalidInput(
+            f"blob `{expected[:12]}…` arrived as `{arrived[:12]}…`",
+            "the file changed while it was sent; send it again",
+        )
+
+
+def _write(draft: str, content: bytes) -> None:
+    """A new file, in a folder that is made if it is missing."""
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | _CREATING, 0o444)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(draft), exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | _CREATING, 0o444)
+    try:
+        os.fchmod(descriptor, 0o444)
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
 
 
 def parse_manifest(content: bytes) -> dict[str, Any]:

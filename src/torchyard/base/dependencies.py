@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from torchyard.base.blobs import Blobs
+from torchyard.base.bodies.handover import Handover
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 
@@ -35,4 +36,5 @@ async def _blobs_of_workspace(request: Request) -> Blobs:
 DatabaseOf = Annotated[Database, Depends(from_state("db"))]
 ClockOf = Annotated[Clock, Depends(from_state("clock"))]
 BlobsOf = Annotated[Blobs, Depends(_blobs_of_workspace)]
+HandoverOf = Annotated[Handover, Depends(from_state("handover"))]
 HomeOf = Annotated[Path, Depends(from_state("home"))]

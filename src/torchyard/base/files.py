@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, BinaryIO, Union
 
 from torchyard.base import disk
@@ -48,8 +48,9 @@ def safe_relative(path: str) -> str:
         InvalidInput: it is empty, absolute, climbs with `..`, holds a NUL byte, or is not a name
             that a disk can have.
     """
-    parts = PurePosixPath(path.replace("\\", "/")).parts
-    if not parts or parts[0] == "/" or ".." in parts or "\0" in path or parts[0].endswith(":"):
+    slashed = path.replace("\\", "/")
+    parts = [part for part in slashed.split("/") if part not in ("", ".")]
+    if not parts or slashed[0] == "/" or ".." in parts or "\0" in path or parts[0].endswith(":"):
         raise InvalidInput(
             f"`{path}` is not a path inside its folder", "use a relative path without `..`"
         )

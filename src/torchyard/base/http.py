@@ -39,6 +39,7 @@ class Transport:
         ca_cert: a PEM file with certificates that are trusted beside the system's own.
         elsewhere: asked for another server of the same home when that of the URL does not answer;
             empty when there is none.
+        files_socket: where the server takes and gives open files, if it is on this machine.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class Transport:
         timeout_s: float = 60.0,
         ca_cert: str = "",
         elsewhere: Callable[[str], str] | None = None,
+        files_socket: str = "",
     ) -> None:
         self._move(url)
+        self.files_socket = files_socket
         if not (token.isascii() and token.isprintable()):
             raise InvalidInput(
                 "the token for the server is not a token",
@@ -73,7 +76,9 @@ class Transport:
             timeout_s: as this connection's when None.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        return Transport(self.url, self.token, timeout_s, self._ca_cert, self._elsewhere)
+        return Transport(
+            self.url, self.token, timeout_s, self._ca_cert, self._elsewhere, self.files_socket
+        )
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.call("GET", path, query=query)
@@ -276,6 +281,7 @@ class Transport:
         if not url:
             return False
         self._move(url)
+        self.files_socket = ""
         return True
 
     def _exchange(

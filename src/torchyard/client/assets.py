@@ -175,16 +175,13 @@ class Assets(Generic[AnyAsset]):
             NotFound: the version, or a file of it, does not exist any more.
             Timeout: as of `download`.
         """
-        from torchyard.client.downloads import RequestedFile, below, download_all
+        from torchyard.client.downloads import RequestedFile, all_below, download_all
 
+        here, bundle = self._version_path(name, version), f"{self._workspace_path}/bundle"
+        targets = all_below(Path(folder), [file.path for file in listed])
         files = [
-            RequestedFile(
-                f"{self._version_path(name, version)}/files/{quote(file.path)}",
-                below(Path(folder), file.path),
-                file.size_bytes,
-                f"{self._workspace_path}/bundle",
-            )
-            for file in listed
+            RequestedFile(f"{here}/files/{quote(file.path)}", target, file.size_bytes, bundle)
+            for file, target in zip(listed, targets, strict=True)
         ]
         return download_all(self._transport, files, count, timeout_s)
 
@@ -213,7 +210,8 @@ class Assets(Generic[AnyAsset]):
                 at=("path",),
             )
         check_kind(body.get("type"), source, path, ("path",), self.noun)
-        return f"snapshot:{self._snapshots.send(self._snapshots.take(source), progress)}"
+        taken = self._snapshots.take(source, progress)
+        return f"snapshot:{self._snapshots.send(taken, progress)}"
 
     def _container_path(self, name: str, version: str) -> str:
         if version:

@@ -16,6 +16,7 @@ from pathlib import Path
 from torchyard.base import files
 from torchyard.base.certificates import authority_file
 from torchyard.base.errors import InvalidInput, NotAuthenticated, Unreachable
+from torchyard.base.home import handed_sockets
 from torchyard.base.http import Transport
 from torchyard.base.settings import DEFAULT_WORKSPACE, Settings
 
@@ -103,7 +104,13 @@ def connect(settings: Settings, start: bool, on_start: Callable[[], None] | None
     # The router of online endpoints may have this home's own certificate.
     authority = authority_file(settings.home)
     ca_cert = str(authority) if authority.exists() else ""
-    return Transport(running.url, embedded.token(settings), ca_cert=ca_cert, elsewhere=another)
+    return Transport(
+        running.url,
+        embedded.token(settings),
+        ca_cert=ca_cert,
+        elsewhere=another,
+        files_socket=str(handed_sockets.of_files(settings.home, running.pid)),
+    )
 
 
 def _configured(folder: Path) -> str:

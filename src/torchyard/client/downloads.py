@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -21,6 +22,7 @@ from typing import NamedTuple, Protocol
 from torchyard.base import files
 from torchyard.base.errors import InvalidInput, Unreachable
 from torchyard.base.http import Transport
+from torchyard.client import handing
 from torchyard.client.times import Deadline
 
 _TRIES = 3
@@ -156,11 +158,14 @@ def _download_file(transport: Transport, file: RequestedFile, reports: _Reports)
     file.target.parent.mkdir(parents=True, exist_ok=True)
     draft = _draft(file.target)
     try:
+        if _is_handed(transport, file, draft, reports):
+            _replace(str(draft), file.target, reports)
+            return
         for _ in range(_TRIES):
             if reports.add is not None:
                 reports.add(0)
             if _download_to(transport, file.source, draft, reports.add):
-                _replace(draft, file.target, reports)
+                _replace(str(draft), file.target, reports)
                 return
     finally:
         draft.unlink(missing_ok=True)
@@ -171,6 +176,19 @@ def _download_file(transport: Transport, file: RequestedFile, reports: _Reports)
     )
 
 
+def _is_handed(transport: Transport, file: RequestedFile, draft: Path, reports: _Reports) -> bool:
+    """Whether a server of this machine gave the file as it is, to be copied from there."""
+    if not file.bundle or file.size_bytes <= _SMALL_BYTES:
+        return False
+    source = file.source.removeprefix(_folder_of(file.bundle))
+    add = reports.add or (lambda piece_bytes: None)
+    return handing.fetch(transport, file.bundle, source, str(draft), add)
+
+
+def _folder_of(bundle: str) -> str:
+    return bundle.rpartition("/")[0] + "/"
+
+
 def _download_bundle(
     transport: Transport,
     bundle: str,
@@ -178,9 +196,10 @@ def _download_bundle(
     reports: _Reports,
 ) -> None:
     """Bring small files in one answer; what a broken answer lacks is asked for one by one."""
-    here = bundle.rpartition("/")[0] + "/"
+    here = _folder_of(bundle)
     came = 0
     sources = [file.source.removeprefix(here) for file in files]
+    token = secrets.token_hex(6)
     with suppress(http.client.HTTPException, OSError, ValueError):
         with transport.stream(bundle, body={"sources": sources}) as answer:
             for file in files:
@@ -190,7 +209,7 @@ def _download_bundle(
                 content = answer.read(size_bytes)
                 if len(content) < size_bytes:
                     break
-                _write(file.target, content, reports)
+                _write(file.target, content, token, reports)
                 came += 1
                 if reports.add is not None:
                     reports.add(size_bytes)
@@ -198,18 +217,32 @@ def _download_bundle(
         _download_file(transport, file, reports)
 
 
-def _write(target: Path, content: bytes, reports: _Reports) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = _draft(target)
+def _write(target: Path, content: bytes, token: str, reports: _Reports) -> None:
+    """
+    Args:
+        token: of the caller alone; of thousands of files, a random name each takes its time.
+    """
+    folder, name = os.path.split(target)
+    draft = os.path.join(folder, f".{name[:50]}.{token}.part")
     try:
-        draft.write_bytes(content)
+        try:
+            file = open(draft, "xb", buffering=0)
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            file = open(draft, "xb", buffering=0)
+        with file:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
         _replace(draft, target, reports)
-    finally:
-        draft.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
 
 
-def _replace(draft: Path, target: Path, reports: _Reports) -> None:
-    was_there = os.path.lexists(target)
+def _replace(draft: str, target: Path, reports: _Reports) -> None:
+    was_there = reports.replace is not None and os.path.lexists(target)
     os.replace(draft, target)
     if was_there and reports.replace is not None:
         reports.replace(target)
@@ -222,25 +255,28 @@ def _draft(target: Path) -> Path:
 def _download_to(
     transport: Transport, source: str, temporary: Path, add: Callable[[int], None] | None
 ) -> bool:
-    with transport.stream(source) as answer, open(temporary, "wb") as file:
+    buffer = memoryview(bytearray(_READ_BYTES))
+    with transport.stream(source) as answer, open(temporary, "wb", buffering=0) as file:
         promised = answer.headers.get("Content-Length")
         written = 0
         while True:
             try:
-                chunk = answer.read(_READ_BYTES)
+                count = answer.readinto(buffer)
             except (http.client.HTTPException, OSError):
-                chunk = b""
+                count = 0
                 promised = "-1"
-            if not chunk:
+            if not count:
                 # http.client says nothing when a body of known length ends early.
                 is_complete = promised is None or written == int(promised)
                 if not is_complete and add is not None:
                     add(-written)
                 return is_complete
-            file.write(chunk)
-            written += len(chunk)
+            left = buffer[:count]
+            while left:
+                left = left[file.write(left) :]
+            written += count
             if add is not None:
-                add(len(chunk))
+                add(count)
 
 
 def below(folder: Path, path: str) -> Path:
@@ -248,6 +284,32 @@ def below(folder: Path, path: str) -> Path:
 
     Raises:
         InvalidInput: it does, or through a link that stands there.
+    """
+    return all_below(folder, [path])[0]
+
+
+def all_below(folder: Path, paths: Iterable[str]) -> list[Path]:
+    """As `below`, for many paths, whose folders are looked at once each."""
+    top = _with_end(os.path.realpath(folder))
+    inside: set[str] = set()
+    targets = []
+    for path in paths:
+        parts = _parts(path)
+        parent = os.path.join(folder, *parts[:-1])
+        # What came before is files alone, so a link below the folder is the user's own.
+        if parent not in inside and not _with_end(os.path.realpath(parent)).startswith(top):
+            raise InvalidInput(
+                f"`{path}` lies behind a link that leads out of `{folder}`", "name an empty folder"
+            )
+        inside.add(parent)
+        targets.append(Path(parent, parts[-1]))
+    return targets
+
+
+def _parts(path: str) -> Sequence[str]:
+    """
+    Raises:
+        InvalidInput: it is no path of a file below a folder.
     """
     parts = PurePosixPath(path).parts
     size_bytes = len(path.encode("utf-8", "replace"))
@@ -260,14 +322,7 @@ def below(folder: Path, path: str) -> Path:
             f"the server names a file `{path!a}`, which leads out of the folder",
             "nothing was written; ask your server's administrator",
         )
-    target = folder.joinpath(*parts)
-    # What came before is files alone, so a link below the folder is the user's own.
-    real, top = os.path.realpath(target.parent), os.path.realpath(folder)
-    if not _with_end(real).startswith(_with_end(top)):
-        raise InvalidInput(
-            f"`{path}` lies behind a link that leads out of `{folder}`", "name an empty folder"
-        )
-    return target
+    return parts
 
 
 def _leads_away(parts: Sequence[str]) -> bool:

@@ -8,27 +8,25 @@ the datastore before the version exists.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from torchyard.assets import deleted_versions, versions
 from torchyard.assets.versioned_assets import VersionedAssets
-from torchyard.base import fields, files
+from torchyard.base import fields
 from torchyard.base.blobs import Blobs, Snapshot
 from torchyard.base.clock import Clock
 from torchyard.base.db import Database
 from torchyard.base.documents.checks import At, By
 from torchyard.base.documents.models import declared, rule
 from torchyard.base.errors import InvalidSpec, NotFound, did_you_mean
-from torchyard.data import datastores, store
+from torchyard.data import datastores, folders, store
 from torchyard.data.datastores import BLOB_STORE, BUILT_IN, Datastores, upload_folder
 from torchyard.data.documents import AssetFile, as_text
-from torchyard.data.types import DATA_TYPES, DataAsset
+from torchyard.data.types import DATA_TYPES, DataAsset, Datastore, Entry, Files
 from torchyard.data.uris import DatastoreUri
 from torchyard.workspaces import ownership
 
@@ -285,29 +283,24 @@ def _store_files(
     _check_files(request, snapshot)
     destination = datastores.open_files(db, stores, datastore)
     folder = upload_folder(snapshot.id)
-    existing = {entry.path: entry.size_bytes for entry in destination.walk(folder)}
+    existing = {entry.path: entry for entry in destination.walk(folder)}
     rows = []
-    for file in snapshot.files:
-        path = f"{folder}/{file.path}"
-        if existing.get(file.path) != file.size:
-            source = blobs.path(file.sha256)
-            if datastore.name in BUILT_IN:
-                _link(source, files.inside(stores.root(workspace, datastore.name), path))
-            else:
-                with destination.writing(path) as writing, open(source, "rb") as reader:
-                    while chunk := reader.read(1 << 20):
-                        writing.write(chunk)
-        entry = destination.entry(path)
-        rows.append(
-            {
-                "workspace": workspace,
-                "datastore": datastore.name,
-                "path": path,
-                "sha256": file.sha256,
-                "size_bytes": file.size,
-                "mark": entry.mark if entry else "",
-            }
-        )
+    with _putting(stores, destination, datastore, blobs) as put:
+        for file in snapshot.files:
+            path = f"{folder}/{file.path}"
+            entry = existing.get(file.path)
+            if entry is None or entry.size_bytes != file.size:
+                entry = put(path, file.sha256)
+            rows.append(
+                {
+                    "workspace": workspace,
+                    "datastore": datastore.name,
+                    "path": path,
+                    "sha256": file.sha256,
+                    "size_bytes": file.size,
+                    "mark": entry.mark if entry else "",
+                }
+            )
     with db.write() as connection:
         store.put_checksums(connection, rows)
     single = snapshot.files[0].path if request.type == "uri_file" else ""
@@ -329,12 +322,29 @@ def _check_files(request: DataRequest, snapshot: Snapshot) -> None:
         )
 
 
-def _link(source: Path, target: Path) -> None:
-    """A hard link where possible: files of a built-in datastore are never changed in place."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        target.unlink(missing_ok=True)
-        os.link(source, target)
-    except OSError:
-        with files.write_atomically(target) as writing, open(source, "rb") as reader:
-            shutil.copyfileobj(reader, writing)
+@contextmanager
+def _putting(
+    stores: Datastores, destination: Files, datastore: Datastore, blobs: Blobs
+) -> Iterator[Callable[[str, str], Entry | None]]:
+    """Puts a blob at a path, as a hard link where possible: files of a built-in datastore are never
+    changed in place.
+    """
+
+    def copy(path: str, sha256: str) -> Entry | None:
+        with destination.writing(path) as writing, open(blobs.path(sha256), "rb") as reader:
+            while chunk := reader.read(1 << 20):
+                writing.write(chunk)
+        return destination.entry(path)
+
+    if datastore.name not in BUILT_IN:
+        yield copy
+        return
+    with folders.linking(stores.root(datastore.workspace, datastore.name)) as link:
+
+        def link_or_copy(path: str, sha256: str) -> Entry | None:
+            try:
+                return link(path, blobs.path(sha256))
+            except OSError:
+                return copy(path, sha256)
+
+        yield link_or_copy

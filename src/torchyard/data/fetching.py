@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from torchyard.base import disk, files
@@ -157,6 +158,25 @@ class Fetcher:
         with self._copied(workspace, single, entries, [name], lambda: False) as folder:
             os.utime(folder)
         return folder / name
+
+    @contextmanager
+    def finding(
+        self, workspace: str, location: DataLocation
+    ) -> Iterator[Callable[[str], Readable]]:
+        """What finds one file after another as `file` does, in a folder that is opened once."""
+        if not isinstance(location.files, FolderFiles):
+            yield partial(self.file, workspace, location)
+            return
+        top = location.path.rstrip("/")
+        with location.files.opener() as open_next:
+
+            def find(path: str) -> Readable:
+                try:
+                    return open_next(f"{top}/{path}".strip("/"))
+                except NotFound:
+                    raise NotFound(f"`{path}` does not exist in `{location.uri}`") from None
+
+            yield find
 
     def let_read(self, file: Path, user: int) -> bool:
         """Let a Unix account read a copy; False for other files, or without access lists.

@@ -111,6 +111,29 @@ class _Opened:
         beneath.remove(self._root, path)
 
 
+@contextmanager
+def linking(folder: Path) -> Iterator[Callable[[str, Path], Entry]]:
+    """Give files further names in a folder of the server's own.
+
+    What it yields has the file of a path of the server's own stand at a path in the folder, too.
+    It raises OSError where it can't: on another disk, or on one without hard links.
+    """
+    real = ServerFolder(folder).real
+    real.mkdir(parents=True, exist_ok=True)
+    root = beneath.open_root(str(real))
+    links = beneath.Links(root, os.stat(root).st_mode & 0o777)
+
+    def link(path: str, source: Path) -> Entry:
+        with _translated(path):
+            return _entry(links.add(path, str(source)), path)
+
+    try:
+        yield link
+    finally:
+        links.close()
+        os.close(root)
+
+
 class FolderFiles:
     """`Files` below one folder."""
 
@@ -188,6 +211,20 @@ class FolderFiles:
                 return _opened(folder, path)
         except _GONE as error:  # the folder itself
             raise _missing(path) from error
+
+    @contextmanager
+    def opener(self) -> Iterator[Callable[[str], files.OpenFile]]:
+        """What opens one file after another as `open` does, and the folder itself only once."""
+        try:
+            with self._opened("") as folder:
+
+                def open_next(path: str) -> files.OpenFile:
+                    with _translated(path):
+                        return _opened(folder, path)
+
+                yield open_next
+        except _GONE as error:
+            raise _missing("") from error
 
     def read(self, path: str, start: int = 0, limit: int | None = None) -> Iterator[bytes]:
         file = files.reading(self.open(path))

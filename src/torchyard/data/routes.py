@@ -11,19 +11,23 @@ from fastapi.responses import FileResponse
 from typing_extensions import TypedDict
 
 from torchyard.assets import served_files
-from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile, parse_manifest
-from torchyard.base.bodies.body_spool import in_body_thread
+from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile, check, parse_manifest
+from torchyard.base.bodies.body_spool import in_blocks, in_body_thread
+from torchyard.base.bodies.handover import in_handover_thread
+from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.bodies.request_bodies import with_body
-from torchyard.base.dependencies import BlobsOf
+from torchyard.base.dependencies import BlobsOf, HandoverOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
+from torchyard.data import handed_files
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
 
 _HEADER_LIMIT = 100
 # Clients put files of up to 1 MiB into bundles.
 _FRAME_MOST_BYTES = 16 << 20
-# Longer ones are written while they arrive.
-_AT_ONCE_BYTES = 64 << 10
+# Longer ones are written while they arrive, shorter ones so many at once.
+_SMALL_BYTES = 64 << 10
+_AT_ONCE_BYTES, _FILES_AT_ONCE = 1 << 20, 500
 # 100,000 files and more: their number has a limit of its own at the client.
 _MANIFEST_LIMIT_BYTES = 32 << 20
 _MOST_FILES = 120_000
@@ -61,9 +65,9 @@ def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> d
 @needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
 async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, Any]:
     with blobs.writing(sha256) as writing:
-        async for chunk in request.stream():
-            await in_body_thread(writing.write, chunk)
-        _same(sha256, writing.stored.sha256)
+        async for block in in_blocks(request.stream()):
+            await in_body_thread(writing.write, block)
+        check(sha256, writing.stored.sha256)
     return {}
 
 
@@ -71,18 +75,36 @@ async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, A
 @needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
 async def put_bundle(blobs: BlobsOf, request: Request) -> dict[str, Any]:
     frames, stored = _Frames(request.stream()), 0
-    while (header := await frames.header()) is not None:
-        sha256, size_bytes = header
-        if size_bytes <= _AT_ONCE_BYTES:
-            content = b"".join([piece async for piece in frames.pieces(size_bytes)])
-            await in_body_thread(blobs.put, sha256, [content])
+    small: list[tuple[str, bytes]] = []
+    small_bytes = 0
+    async for sha256, size_bytes in frames.headers():
+        if size_bytes <= _SMALL_BYTES:
+            small.append((sha256, await frames.content(size_bytes)))
+            small_bytes += size_bytes
+            if small_bytes >= _AT_ONCE_BYTES or len(small) >= _FILES_AT_ONCE:
+                await in_body_thread(blobs.put_all, small)
+                small, small_bytes = [], 0
         else:
             with blobs.writing(sha256) as writing:
                 async for piece in frames.pieces(size_bytes):
                     await in_body_thread(writing.write, piece)
-                _same(sha256, writing.stored.sha256)
+                check(sha256, writing.stored.sha256)
         stored += 1
+    await in_body_thread(blobs.put_all, small)
     return {"stored": stored}
+
+
+@router.post("/blobs/handed")
+@needs(Permission.UPLOAD)
+async def put_handed(
+    blobs: BlobsOf, handover: HandoverOf, ticket: Annotated[str, Body(embed=True)]
+) -> LiveStream:
+    """Store the next file that was handed over at the server's socket for files.
+
+    Lines of JSON say how many bytes of it are here, the last one its sha256, or an error.
+    """
+    source = await in_handover_thread(handover.take, ticket)
+    return LiveStream(handed_files.stored(blobs, source), "application/x-ndjson")
 
 
 @router.put("/snapshots", openapi_extra={"requestBody": _MANIFEST})
@@ -124,37 +146,40 @@ def _put_snapshot(blobs: Blobs, content: bytes) -> Snapshot:
     return blobs.put_snapshot(manifest)
 
 
-def _same(expected: str, got: str) -> None:
-    if expected != got:
-        raise InvalidInput(
-            f"blob `{expected[:12]}…` arrived as `{got[:12]}…`",
-            "the file changed while it was sent; send it again",
-        )
-
-
 class _Frames:
-    """`<sha256> <size>\\n<bytes>`, again and again."""
+    """`<sha256> <size>\n<bytes>`, again and again."""
 
     def __init__(self, stream: AsyncIterator[bytes]) -> None:
         self._stream = stream
         self._buffer = b""
+        self._start = 0
 
-    async def header(self) -> tuple[str, int] | None:
-        """The hash and size of the next file, None at the end.
+    async def headers(self) -> AsyncIterator[tuple[str, int]]:
+        """The hash and size of each file, which is read before the next.
 
         Raises:
             InvalidInput: what comes is not a header.
             LimitExceeded: the file is too large for a bundle.
         """
-        while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > _HEADER_LIMIT:
-                raise InvalidInput("the bundle's frame has no header")
-            if not await self._more():
-                if self._buffer:
-                    raise _cut_off()
-                return None
-        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
-        return _header(line)
+        while True:
+            while (end := self._buffer.find(b"\n", self._start)) < 0:
+                if len(self._buffer) - self._start > _HEADER_LIMIT:
+                    raise InvalidInput("the bundle's frame has no header")
+                if not await self._more():
+                    if len(self._buffer) > self._start:
+                        raise _cut_off()
+                    return
+            line, self._start = self._buffer[self._start : end], end + 1
+            yield _header(line)
+
+    async def content(self, size_bytes: int) -> bytes:
+        """The file of that size, whole.
+
+        Raises:
+            InvalidInput: the bundle ends before.
+        """
+        pieces = [piece async for piece in self.pieces(size_bytes)]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def pieces(self, size_bytes: int) -> AsyncIterator[bytes]:
         """The file of that size, as it comes.
@@ -163,15 +188,16 @@ class _Frames:
             InvalidInput: the bundle ends before.
         """
         while size_bytes:
-            if not self._buffer and not await self._more():
+            if len(self._buffer) == self._start and not await self._more():
                 raise _cut_off()
-            piece, self._buffer = self._buffer[:size_bytes], self._buffer[size_bytes:]
+            piece = self._buffer[self._start : self._start + size_bytes]
+            self._start += len(piece)
             size_bytes -= len(piece)
             yield piece
 
     async def _more(self) -> bool:
         chunk = await anext(self._stream, None)
-        self._buffer += chunk or b""
+        self._buffer, self._start = self._buffer[self._start :] + (chunk or b""), 0
         return chunk is not None
 
 

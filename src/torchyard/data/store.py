@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    bindparam,
     delete,
     insert,
     select,
@@ -107,16 +108,16 @@ put_url_map, list_url_maps, drop_url_map = _url_maps.put, _url_maps.list_in, _ur
 
 def put_checksums(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows, or replace those of the same files."""
-    for row in rows:
-        connection.execute(
-            delete(checksums).where(
-                checksums.c.workspace == row["workspace"],
-                checksums.c.datastore == row["datastore"],
-                checksums.c.path == row["path"],
-            )
-        )
-    if rows:
-        connection.execute(insert(checksums), list(rows))
+    if not rows:
+        return
+    of_file = delete(checksums).where(
+        checksums.c.workspace == bindparam("of_workspace"),
+        checksums.c.datastore == bindparam("of_datastore"),
+        checksums.c.path == bindparam("of_path"),
+    )
+    keys = ("workspace", "datastore", "path")
+    connection.execute(of_file, [{f"of_{key}": row[key] for key in keys} for row in rows])
+    connection.execute(insert(checksums), list(rows))
 
 
 def drop_checksums(connection: Connection, workspace: str, datastore: str, folder: str) -> None:

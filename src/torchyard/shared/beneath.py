@@ -260,6 +260,47 @@ def discard(root: int, path: str, draft: str) -> None:
         os.unlink(_name(draft), dir_fd=parent)
 
 
+class Links:
+    """Gives files further names below `root`, those of one folder after another; to be closed.
+
+    Args:
+        folder_mode: of folders that it makes.
+    """
+
+    def __init__(self, root: int, folder_mode: int) -> None:
+        self._root = root
+        self._folder_mode = folder_mode
+        self._folder: str | None = None
+        self._parent = -1
+
+    def add(self, path: str, source: str) -> Found:
+        """Have the file `source` at `path` too, in place of a file that stands there.
+
+        Args:
+            source: its absolute name, which nobody else can change.
+
+        Raises:
+            LeadsOut: a folder on the way is a link.
+            OSError: the file can't have another name there, or a folder stands there.
+        """
+        folder, _, name = checked(path).rpartition("/")
+        if folder != self._folder:
+            self.close()
+            make_folders(self._root, folder, self._folder_mode)
+            self._parent, self._folder = _open(self._root, folder or ".", _PASSING), folder
+        try:
+            os.link(source, _name(name), dst_dir_fd=self._parent, follow_symlinks=False)
+        except FileExistsError:
+            os.unlink(name, dir_fd=self._parent)
+            os.link(source, name, dst_dir_fd=self._parent, follow_symlinks=False)
+        return _found(os.stat(name, dir_fd=self._parent, follow_symlinks=False), path)
+
+    def close(self) -> None:
+        if self._folder is not None:
+            os.close(self._parent)
+            self._folder = None
+
+
 def remove(root: int, path: str) -> None:
     """Remove a file, a link, or a folder with all that is in it; nothing for what is missing.
 

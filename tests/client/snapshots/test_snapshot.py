@@ -15,7 +15,7 @@ import pytest
 from torchyard.base import blobs
 from torchyard.base.errors import Conflict, InvalidInput, LimitExceeded
 from torchyard.client.snapshots import index, snapshot
-from torchyard.client.snapshots.snapshot import Snapshot
+from torchyard.client.snapshots.snapshot import Hashing, Snapshot
 from torchyard.client.snapshots.upload import upload
 from torchyard.client.snapshots.walk import Found, Limits
 
@@ -36,13 +36,13 @@ def folder(tmp_path: Path) -> Path:
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that were really read."""
     read: list[str] = []
-    original = snapshot._hash
+    original = Hashing.hash
 
-    def counted(place: str, file: Found) -> str:
+    def counted(hashing: Hashing, place: str, file: Found) -> str:
         read.append(file[0])
-        return original(place, file)
+        return original(hashing, place, file)
 
-    monkeypatch.setattr(snapshot, "_hash", counted)
+    monkeypatch.setattr(Hashing, "hash", counted)
     return read
 
 
@@ -241,24 +241,43 @@ class Store:
         return "id"
 
 
-def test_upload_sends_each_content_once(folder: Path, tmp_path: Path) -> None:
+def test_upload_sends_each_content_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later(monkeypatch)
     (folder / "same").write_text("one")
     (folder / "large").write_bytes(b"x" * (3 << 20))
     store, progress = Store(), []
     taken = take(folder, tmp_path)
     upload(taken, store, lambda sent, total: progress.append((sent, total)))
-    assert store.calls == ["snapshot", "missing", "put", "bundle", "snapshot"]
+    assert store.calls == ["missing", "put", "bundle", "snapshot"]
     assert {hashlib.sha256(content).hexdigest() for content in store.blobs.values()} == set(
         store.blobs
     )
     assert len(store.blobs) == 3
     assert progress[-1] == ((3 << 20) + 6, (3 << 20) + 6)
     store.calls.clear()
-    upload(taken, store)
+    upload(take(folder, tmp_path), store)
     assert store.calls == ["snapshot"]
 
 
-@pytest.mark.parametrize("size", [3, 3 << 20])
+def test_a_small_file_is_sent_as_it_was_hashed(folder: Path, tmp_path: Path) -> None:
+    taken, store = take(folder, tmp_path), Store()
+    (folder / "train.py").write_text("other")
+    upload(taken, store)
+    assert sorted(store.blobs.values()) == [b"one", b"two"]
+
+
+def test_a_limited_number_of_bytes_is_kept_in_memory(folder: Path, tmp_path: Path) -> None:
+    for number in range(700):
+        (folder / f"{number}").write_bytes(b"%60000d" % number)
+    taken, store = take(folder, tmp_path), Store()
+    assert sum(map(len, taken.kept.values())) <= 32 << 20
+    upload(taken, store)
+    assert len(store.blobs) == 702
+
+
+@pytest.mark.parametrize("size", [100 << 10, 3 << 20])
 def test_a_file_that_changes_meanwhile_is_refused(folder: Path, tmp_path: Path, size: int) -> None:
     (folder / "train.py").write_bytes(b"x" * size)
     taken = take(folder, tmp_path)

@@ -29,6 +29,7 @@ _MEMORY_BYTES = 16 << 20
 _DISK_BYTES = 2 << 30
 _WAIT_LIMIT_S = 30.0
 _WRITE_BYTES = 16 << 10
+_BLOCK_BYTES = 512 << 10
 _THREADS = 6
 _STALE_S = 3600.0
 _HINT = "try again in a few seconds"
@@ -36,6 +37,20 @@ _HINT = "try again in a few seconds"
 
 in_body_thread = Threads("body", _THREADS).run
 """Run in one of the few threads for bodies, so that they never take all there are."""
+
+
+async def in_blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in fewer pieces, for what costs something for each of them."""
+    pieces: list[bytes] = []
+    size_bytes = 0
+    async for chunk in chunks:
+        pieces.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= _BLOCK_BYTES:
+            yield b"".join(pieces)
+            pieces, size_bytes = [], 0
+    if pieces:
+        yield b"".join(pieces)
 
 
 class Budget:

@@ -29,6 +29,9 @@ class OpenFileResponse(FileResponse):
     promised ends the connection.
     """
 
+    # Each piece costs a change of threads; Starlette's of 64 KiB are for many slow readers.
+    chunk_size = 256 << 10
+
     def __init__(
         self,
         file: Readable,

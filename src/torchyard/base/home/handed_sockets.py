@@ -1,4 +1,5 @@
-"""Where the sockets are that the server hands to jobs, and that it alone reaches.
+"""Where the sockets are that the server hands to jobs, and that at which it takes files itself;
+programs of its own user alone reach them.
 
 Owns: their folder, their names.
 Leaves: making and handing them in to executors/, connecting to whose job it is.
@@ -15,3 +16,8 @@ _FOLDER = "sockets"
 def path(home: Path, attempt: str, service: str) -> Path:
     """The socket of a service of an attempt."""
     return home / _FOLDER / f"{attempt}-{service}"
+
+
+def of_files(home: Path, server_pid: int) -> Path:
+    """The socket at which a server of this machine takes open files."""
+    return home / _FOLDER / f"files-{server_pid}"

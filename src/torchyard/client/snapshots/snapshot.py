@@ -13,8 +13,10 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 
 from torchyard.base.errors import InvalidInput
@@ -23,27 +25,41 @@ from torchyard.client.snapshots.index import Index
 from torchyard.client.snapshots.walk import Found, LeftOut, Limits, single, walk
 
 _RACY_NS = 2_000_000_000
+_SMALL_BYTES = 64 << 10
+LARGE_BYTES = 1 << 20
+"""Larger files are sent, or handed over, one by one."""
+_MOST_THREADS = 4
+_KEPT_BYTES = 32 << 20
+
+Hand = Callable[[str, int], "str | None"]
+"""Has the server store the open file of a path; its sha256, or None where it must be sent."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of one file: where they are and what they hashed to."""
+    """The bytes of one file: where they are and what they hashed to; they themselves if kept."""
 
     sha256: str
     size_bytes: int
     path: str
     place: str
+    kept: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A folder (or one file) at one moment. `root` is what the manifest's paths begin at, all but
     those `outside`, whose files are elsewhere.
+
+    `kept` are the bytes of small files that were hashed for it, by sha256, a limited number;
+    `is_new` says that every file was, since nothing was remembered.
     """
 
     root: Path
     manifest: bytes
     outside: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+    is_new: bool = field(default=False, compare=False)
 
     def contents(self) -> list[Content]:
         return [
@@ -52,6 +68,7 @@ class Snapshot:
                 file["size"],
                 file["path"],
                 self.outside.get(file["path"]) or os.path.join(self.root, file["path"]),
+                self.kept.get(file["sha256"]),
             )
             for file in json.loads(self.manifest)["files"]
         ]
@@ -80,11 +97,13 @@ def take(
     entries: list[Found],
     index_folder: Path | None = None,
     outside: Mapping[str, str] | None = None,
+    hand: Hand | None = None,
 ) -> Snapshot:
     """Snapshot the folder or file at `path`, of which `find` has just found `entries`.
 
     Args:
         index_folder: where to remember hashes between calls; None hashes everything.
+        hand: has a server of this machine store and hash large files.
         outside: where those of the entries are that don't lie below `path`.
 
     Raises:
@@ -98,16 +117,21 @@ def take(
         return Snapshot(root, remembered.manifest, outside)
     now_ns = time.time_ns()
     hashes_by_look = remembered.by_look()
-    hashes = [
-        hashes_by_look.get(file) or _hash(outside.get(file[0]) or os.path.join(root, file[0]), file)
+    believed_before = frozenset(hashes_by_look)
+    hashing, top = Hashing(hand), os.fspath(root)
+    unknown = [
+        (outside.get(file[0]) or os.path.join(top, file[0]), file)
         for file in entries
+        if file not in hashes_by_look
     ]
+    hashes_by_look.update(hashing.hash_all(unknown))
+    hashes = [hashes_by_look[file] for file in entries]
     manifest = _manifest(entries, hashes)
     if index_file is not None:
         believed = [
             (file, sha256)
             for file, sha256 in zip(entries, hashes, strict=True)
-            if file in hashes_by_look or max(file[2], file[3]) < now_ns - _RACY_NS
+            if file in believed_before or max(file[2], file[3]) < now_ns - _RACY_NS
         ]
         is_complete = len(believed) == len(entries)
         index.save(
@@ -118,7 +142,7 @@ def take(
                 manifest if is_complete else b"",
             ),
         )
-    return Snapshot(root, manifest, outside)
+    return Snapshot(root, manifest, outside, hashing.kept, is_new=not believed_before)
 
 
 def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
@@ -130,25 +154,68 @@ def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
     return json.dumps({"files": files}, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _hash(place: str, file: Found) -> str:
-    """The sha256 of the file at `place` as `walk` saw it."""
-    path, size, mtime_ns, *_ = file
-    try:
-        with open(place, "rb", buffering=0) as content:
-            digest = hashlib.sha256()
-            size_bytes = 0
-            while chunk := content.read(1 << 20):
-                digest.update(chunk)
-                size_bytes += len(chunk)
-            after = os.fstat(content.fileno())
-    except OSError as error:
-        raise InvalidInput(
-            f"`{path}` can't be read ({error.strerror or error})",
-            "make it readable, or name it in `.amlignore`",
-        ) from error
-    if size_bytes != size or after.st_mtime_ns != mtime_ns:
-        raise InvalidInput(
-            f"`{path}` changed while it was read",
-            "submit again when nothing writes to it, or name it in `.amlignore`",
-        )
-    return digest.hexdigest()
+class Hashing:
+    """Reads files once: keeps what is small and may be sent next, has large ones read beside each
+    other.
+    """
+
+    def __init__(self, hand: Hand | None = None) -> None:
+        self.kept: dict[str, bytes] = {}
+        self._left_bytes = _KEPT_BYTES
+        self._hand = hand
+
+    def hash_all(self, files: Sequence[tuple[str, Found]]) -> dict[Found, str]:
+        """The sha256 of each file, which is at a place as `walk` saw it."""
+        large = [each for each in files if each[1][1] > LARGE_BYTES]
+        small = [each for each in files if each[1][1] <= LARGE_BYTES]
+        hashes = {file: self.hash(place, file) for place, file in small}
+        if len(large) < 2:
+            return hashes | {file: self.hash(place, file) for place, file in large}
+        with ThreadPoolExecutor(min(len(large), os.cpu_count() or 1, _MOST_THREADS)) as threads:
+            hashing = [(file, threads.submit(self.hash, place, file)) for place, file in large]
+            try:
+                return hashes | {file: future.result() for file, future in hashing}
+            finally:
+                for _, future in hashing:
+                    future.cancel()
+
+    def hash(self, place: str, file: Found) -> str:
+        path, size, mtime_ns, *_ = file
+        is_small = size <= min(_SMALL_BYTES, self._left_bytes)
+        try:
+            with open(place, "rb", buffering=0) as content:
+                sha256, kept = self._read(content, file, is_small)
+                after = os.fstat(content.fileno())
+        except OSError as error:
+            raise InvalidInput(
+                f"`{path}` can't be read ({error.strerror or error})",
+                "make it readable, or name it in `.amlignore`",
+            ) from error
+        if not sha256 or after.st_size != size or after.st_mtime_ns != mtime_ns:
+            raise InvalidInput(
+                f"`{path}` changed while it was read",
+                "submit again when nothing writes to it, or name it in `.amlignore`",
+            )
+        if is_small and kept:
+            self.kept[sha256] = kept
+            self._left_bytes -= size
+        return sha256
+
+    def _read(self, content: FileIO, file: Found, is_small: bool) -> tuple[str, bytes]:
+        """The sha256, empty for a file that is not as long as it was; the bytes of a small one."""
+        path, size, *_ = file
+        if self._hand is not None and size > LARGE_BYTES:
+            sha256 = self._hand(path, content.fileno())
+            if sha256 is not None:
+                return sha256, b""
+        digest = hashlib.sha256()
+        size_bytes, chunk = 0, b""
+        # One byte more: a small file that has grown since is told from one that has not.
+        while chunk := content.read(size + 1 if is_small else 1 << 20):
+            digest.update(chunk)
+            size_bytes += len(chunk)
+            if size_bytes == size:
+                break
+        return digest.hexdigest() if size_bytes == size else "", chunk if size == len(
+            chunk
+        ) else b""

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.base.http import Transport
 from torchyard.base.settings import Settings
 
 if TYPE_CHECKING:
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.local_paths import LocalPath
-    from torchyard.client.snapshots.snapshot import Snapshot
+    from torchyard.client.snapshots.snapshot import Hand, Snapshot
     from torchyard.client.snapshots.upload import Progress
-    from torchyard.client.snapshots.walk import Limits
+    from torchyard.client.snapshots.walk import Found, Limits
 
 
 class Snapshots:
@@ -39,12 +40,45 @@ class Snapshots:
 
         return Limits(self._settings.snapshot_max_files, self._settings.snapshot_max_mb * 1_000_000)
 
-    def take(self, path: Path) -> Snapshot:
-        """Snapshot the folder or file at `path`, all of it."""
+    def take(self, path: Path, progress: Progress | None = None) -> Snapshot:
+        """Snapshot the folder or file at `path`, all of it.
+
+        A server of this machine is handed its large files, stores and hashes them.
+        """
         from torchyard.client.snapshots import snapshot
         from torchyard.client.snapshots.walk import Limits
 
-        return snapshot.take(path, snapshot.find(path, Limits()), self._index_folder)
+        entries = snapshot.find(path, Limits())
+        hand = self._hand(entries, progress)
+        return snapshot.take(path, entries, self._index_folder, hand=hand)
+
+    def _hand(self, entries: Iterable[Found], progress: Progress | None) -> Hand | None:
+        if not self._transport.files_socket:
+            return None
+        from torchyard.client import handing
+        from torchyard.client.snapshots.snapshot import LARGE_BYTES
+
+        total_bytes = sum(entry[1] for entry in entries if entry[1] > LARGE_BYTES)
+        sent_bytes = 0
+        lock = Lock()
+
+        def add(piece_bytes: int) -> None:
+            nonlocal sent_bytes
+            with lock:
+                sent_bytes += piece_bytes
+                if progress is not None:
+                    progress(sent_bytes, total_bytes)
+
+        def hand(path: str, descriptor: int) -> str | None:
+            try:
+                return handing.store(self._transport, self._here, descriptor, add)
+            except Conflict as error:
+                raise InvalidInput(
+                    f"`{path}` changed while it was read",
+                    "submit again when nothing writes to it",
+                ) from error
+
+        return hand
 
     def send(self, snapshot: Snapshot, progress: Progress | None = None) -> str:
         """Upload what the server lacks of `snapshot`; returns its id."""
@@ -60,11 +94,14 @@ class Snapshots:
     def send_job_files(self, files: JobFiles, progress: Progress | None = None) -> dict[str, Any]:
         """Upload what a job document names on this machine; returns the document to post.
 
-        Everything is read before anything is sent: a file that can't be read leaves nothing behind.
+        Everything is read before anything is sent: a file that can't be read leaves nothing behind,
+        but large files that a server of this machine has read by then, which nothing names.
         """
         # Nodes of a pipeline share folders; `find` walks each of them once.
         shared = {(path.place, id(path.entries)): path for path in files.paths}
-        taken = {key: path.take(self._index_folder) for key, path in shared.items()}
+        entries = [entry for path in shared.values() for entry in path.entries]
+        hand = self._hand(entries, progress)
+        taken = {key: path.take(self._index_folder, hand) for key, path in shared.items()}
         sent: dict[bytes, str] = {}
 
         def sent_id(path: LocalPath) -> str:

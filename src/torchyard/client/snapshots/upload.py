@@ -2,8 +2,8 @@
 
 Owns: the order of requests, bundles of small files.
 Leaves: the requests themselves to a `Store`, which client.py gives.
-Always: a snapshot that the server knows already costs one request; a blob is sent under the name
-its bytes have at the moment they are sent, or not at all.
+Always: a snapshot that is remembered here, and that the server has, costs one request; a blob is
+sent under the name its bytes have at the moment they are sent, or not at all.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ def upload(snapshot: Snapshot, store: Store, progress: Progress | None = None) -
     Raises:
         Conflict: a file changed since it was hashed.
     """
-    try:
-        return store.put_snapshot(snapshot.manifest)
-    except TorchyardError as error:
-        if error.code != "blobs_missing":
-            raise
+    if not snapshot.is_new:
+        try:
+            return store.put_snapshot(snapshot.manifest)
+        except TorchyardError as error:
+            if error.code != "blobs_missing":
+                raise
     by_hash = {content.sha256: content for content in snapshot.contents()}
     hashes = list(by_hash)
     lacking = [
@@ -89,10 +90,12 @@ def _bundles(contents: Iterable[Content]) -> Iterator[tuple[bytes, int]]:
     frames: list[bytes] = []
     size_bytes = 0
     for content in contents:
-        with _opened(content) as file:
-            data = file.read()
-        if hashlib.sha256(data).hexdigest() != content.sha256:
-            raise _changed(content)
+        data = content.kept
+        if data is None:
+            with _opened(content) as file:
+                data = file.read()
+            if hashlib.sha256(data).hexdigest() != content.sha256:
+                raise _changed(content)
         frames += [f"{content.sha256} {len(data)}\n".encode(), data]
         size_bytes += len(data)
         if size_bytes >= _BUNDLE_BYTES:

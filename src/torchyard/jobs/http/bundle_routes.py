@@ -1,4 +1,4 @@
-"""HTTP: many small files in one answer.
+"""HTTP: many small files in one answer; files as descriptors for a program of this machine.
 
 Owns: `POST …/bundle`, which names files as their own routes do, and its frames.
 Leaves: large files to those routes; which files there are to the listings.
@@ -8,8 +8,10 @@ answer; frames come in the order asked for.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -18,6 +20,7 @@ from fastapi import APIRouter, Body
 from fastapi.responses import StreamingResponse
 
 from torchyard.base import files
+from torchyard.base.dependencies import HandoverOf
 from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
 from torchyard.base.files import OpenFile, Readable
 from torchyard.data import actions as data
@@ -34,6 +37,7 @@ _SOURCE = re.compile(
     r"|(?:data|models)/[^/]+/versions/[^/]+/files)/(?P<path>.+)\Z"
 )
 _MOST_FILES = 1000
+_MOST_HANDED = 64
 _MOST_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
 
@@ -54,6 +58,28 @@ def bundle(
     return StreamingResponse(_blocks(found), media_type="application/x-torchyard-bundle")
 
 
+@router.post("/bundle/handed")
+@needs(Permission.READ)
+def hand_out(
+    services: ServicesOf,
+    handover: HandoverOf,
+    workspace: str,
+    ticket: Annotated[str, Body()],
+    sources: Annotated[list[str], Body()],
+) -> dict[str, Any]:
+    """Hand each of `sources`, named as above, out at the server's socket for files."""
+    if len(sources) > _MOST_HANDED:
+        raise LimitExceeded(
+            f"{len(sources)} files are too many for one request", f"ask for at most {_MOST_HANDED}"
+        )
+    with ExitStack() as stack:
+        found = list(_found(services, workspace, sources, stack))
+        for file in found:
+            with files.reading(file) as opened:
+                handover.give(ticket, opened.fileno())
+    return {"handed": len(sources)}
+
+
 def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> list[Path | bytes]:
     """The path of each file, or the content of one where others may put links.
 
@@ -66,31 +92,42 @@ def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> 
         raise LimitExceeded(
             f"{len(sources)} files are too many for one request", f"ask for at most {_MOST_FILES}"
         )
-    folders: dict[str, Find] = {}
     found: list[Path | bytes] = []
     size_bytes = 0
+    with ExitStack() as stack:
+        for file in _found(services, workspace, sources, stack):
+            size_bytes += files.size_bytes(file)
+            if size_bytes > _MOST_BYTES:
+                raise LimitExceeded(
+                    f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
+                    "download large files by their own routes",
+                )
+            found.append(_content(file) if isinstance(file, OpenFile) else file)
+    return found
+
+
+def _found(
+    services: FileServices, workspace: str, sources: Sequence[str], stack: ExitStack
+) -> Iterator[Readable]:
+    """The files one after another, as long as `stack` is open."""
+    folders: dict[str, Find] = {}
     for source in sources:
         match = _SOURCE.match(source)
         if match is None:
             raise InvalidInput(f"`{source}` is not the path of a file in a workspace")
         folder = match["folder"]
         if folder not in folders:
-            folders[folder] = _open(
-                services, workspace, [unquote(part) for part in folder.split("/")]
-            )
-        file = folders[folder](unquote(match["path"]))
-        size_bytes += files.size_bytes(file)
-        if size_bytes > _MOST_BYTES:
-            raise LimitExceeded(
-                f"{size_bytes} bytes are too many for one request; the limit is {_MOST_BYTES}",
-                "download large files by their own routes",
-            )
-        found.append(_content(file) if isinstance(file, OpenFile) else file)
-    return found
+            parts = [unquote(part) for part in folder.split("/")]
+            folders[folder] = _open(services, workspace, parts, stack)
+        yield folders[folder](unquote(match["path"]))
 
 
-def _open(services: FileServices, workspace: str, parts: Sequence[str]) -> Find:
-    """What finds files below `parts`, a folder of `_SOURCE`; looked up once for all of them."""
+def _open(services: FileServices, workspace: str, parts: Sequence[str], stack: ExitStack) -> Find:
+    """What finds files below `parts`, a folder of `_SOURCE`; looked up once for all of them.
+
+    Args:
+        stack: is given what it keeps open for them.
+    """
     kind, name = parts[0], parts[1]
     if kind == "jobs":
         job = actions.get(services, workspace, name)
@@ -101,15 +138,23 @@ def _open(services: FileServices, workspace: str, parts: Sequence[str]) -> Find:
         model = models.get(services.db, workspace, name, parts[3])
         return lambda path: models.file(services.datastores, model, path)
     asset = assets.get(services.db, workspace, name, parts[3])
-    if asset.type == "uri_file":
-        raise NotFound(f"data `{name}` is one file", "download it by its own route")
     location = data.locate(services.db, services.datastores, workspace, asset.uri)
-    return lambda path: services.fetcher.file(workspace, location, path)
+    if asset.type == "uri_file":
+        only = data.files_of(services.db, services.datastores, asset)[0].path
+
+        def find(path: str) -> Readable:
+            if path != only:
+                raise NotFound(f"data `{asset.name}:{asset.version}` has no file `{path}`")
+            return services.fetcher.file(workspace, location, "")
+
+        return find
+    return stack.enter_context(services.fetcher.finding(workspace, location))
 
 
 def _content(file: Readable) -> bytes:
     with files.reading(file) as opened:
-        return opened.read(_MOST_BYTES)
+        # As much as there is: room for the most is made before anything is read.
+        return opened.read(min(os.fstat(opened.fileno()).st_size, _MOST_BYTES))
 
 
 def _blocks(found: Sequence[Path | bytes]) -> Iterator[bytes]:
