@@ -1,4 +1,4 @@
-"""The process that workers are forked from: killed at any moment, stopped, ended with its server."""
+"""The process that workers are forked from: killed, stopped, ended with its server."""
 
 from __future__ import annotations
 
