@@ -73,7 +73,7 @@ help:
 	@echo 'make curated            build the curated environments and record what they hold'
 	@echo 'make acpt-selftest      test each component of the curated environments, and their labels'
 	@echo 'make curated-locks      resolve the environments for GPUs that are not built here'
-	@echo 'make bench              measure, each figure beside its peer'
+	@echo 'make bench              measure for up to ten minutes; one table, each figure beside its peer'
 	@echo 'make lock               resolve requirements*.lock and tests/locks again'
 	@echo 'make release            prepare a release: VERSION=x.y.z'
 	@echo 'make clean              remove what these targets made here'
@@ -480,8 +480,7 @@ curated-locks: setup
 
 # Those that need no arguments; one that fails hides none behind it.
 bench: setup
-	@code=0; for name in snapshot cli server launch data relay redaction; do \
-	  echo "== benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || code=1; done; exit $$code
+	@$(BIN)/python benchmarks/all.py
 
 # For every Python and system at once, without the addresses of this machine's package indexes.
 # requirements-all.lock comes first: it is what requirements.lock has to agree with.

@@ -9,6 +9,7 @@ that a busy machine slows all of them.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -28,10 +29,15 @@ Measure = Callable[[], Mapping[str, float]]
 YARD = Path(sys.executable).with_name("yard")
 CREATE: list[str | Path] = [YARD, "job", "create", "-f", "job.yml", "--stream"]
 FIRST_LINE = """\
-import time
-print("first line at", time.time(), flush=True)
+import sys, time
+sys.stdout.write(f"first line at {time.time()}\\n")
+sys.stdout.flush()
 """
-"""How a script begins whose first line `printed_lines` reads."""
+"""How a script begins whose first line `printed_lines` reads. One write: where output has no buffer,
+`print` makes one of each part, and the parts of two ranks would mix.
+"""
+TABLE = "TORCHYARD_BENCHMARK_TABLE"
+"""Names the file that `compare` adds its figures to, for the one table of all.py."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ def compare(title: str, cases: list[Case], rounds: int) -> None:
             progress(f"{title}: round {number} of {rounds}, {case.name}")
             tries[case.name].append(case.measure())
     progress("")
+    _record(title, tries)
     print(f"\n{title}, {rounds} interleaved rounds")
     for figure in tries[cases[0].name][0]:
         print(f"  {figure:34}{'minimum':>10}{'median':>10}{'ours/this':>11}")
@@ -60,6 +67,21 @@ def compare(title: str, cases: list[Case], rounds: int) -> None:
                 median = statistics.median(values)
                 ratio = f"{own_median / median:10.2f}x" if case is not cases[0] and median else ""
                 print(f"    {case.name:32}{min(values):10.3f}{median:10.3f}{ratio:>11}")
+
+
+def _record(title: str, tries: Mapping[str, list[Mapping[str, float]]]) -> None:
+    """Add the medians to the table that is being made, if one is."""
+    if TABLE not in os.environ:
+        return
+    with open(os.environ[TABLE], "a") as table:
+        own_name, *_ = tries
+        for figure in tries[own_name][0]:
+            medians = {
+                name: statistics.median(each[figure] for each in values)
+                for name, values in tries.items()
+                if figure in values[0]
+            }
+            table.write(json.dumps({"title": title, "figure": figure, "medians": medians}) + "\n")
 
 
 def progress(text: str) -> None:

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faults.fault_site import ENDED, Site, made, percentile
 from torchyard.shared.processes import Process, read, send
+from worker.worker_programs import worker_programs
 
 LIMIT_S = 120.0
 FIRST_S = 2.0
@@ -285,7 +286,7 @@ def _wait_for_victims(scratch: Path, process: str) -> list[Victim]:
 
 def _victims(scratch: Path, program: str) -> list[Victim]:
     """The living supervisors, workers or ranks of an attempt."""
-    workers = _worker_processes(scratch)
+    workers = worker_programs(scratch)
     supervisors = {pid for pid, (process, _) in workers.items() if process.parent not in workers}
     if program == "supervisor":
         return [Victim(workers[pid][0], workers[pid][1]) for pid in supervisors]
@@ -295,21 +296,8 @@ def _victims(scratch: Path, program: str) -> list[Victim]:
     return [victim for pid, (_, node) in inner.items() for victim in _ranks(pid, node)]
 
 
-def _worker_processes(scratch: Path) -> dict[int, tuple[Process, int]]:
-    """Supervisors and workers, which have the same arguments, each with its node."""
-    processes = {}
-    for pid in _pids():
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            process = read(pid)
-            if process is None or process.ended or f"{scratch}/plan.json" not in arguments:
-                continue
-            processes[pid] = process, int(arguments[arguments.index("--node") + 1])
-    return processes
-
-
 def _ranks(worker: int, node: int) -> list[Victim]:
-    """Ranks whose program has begun: before, they have the worker's own arguments."""
+    """Ranks whose program has begun: before, they write to the worker's own log."""
     victims = []
     for pid in _pids():
         process = read(pid)

@@ -106,9 +106,13 @@ NodeName=n2 Name=gpu Type=t4 File={folder}/devices/nvidia2
 _NODES = ("n1", "n2")
 
 
+def missing_programs() -> list[str]:
+    return [name for name in _PROGRAMS if _program(name) is None]
+
+
 def need() -> None:
     """Skip the test where Slurm is not installed."""
-    missing = [name for name in _PROGRAMS if _program(name) is None]
+    missing = missing_programs()
     if missing and _MUST:
         pytest.fail(f"{', '.join(missing)} is not installed")
     if missing:
@@ -153,6 +157,11 @@ class SlurmCluster:
     @property
     def config(self) -> Path:
         return self.folder / "slurm.conf"
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the programs that it consists of."""
+        return [process.pid for process in self._processes.values()]
 
     @property
     def variables(self) -> dict[str, str]:

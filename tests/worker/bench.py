@@ -23,6 +23,7 @@ from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.processes import Process, read, send
 from torchyard.worker.system import cgroups, processes
 from worker.stub_server import StubServer, running
+from worker.worker_programs import worker_programs
 
 _numbers = itertools.count()
 
@@ -122,17 +123,8 @@ class Bench:
         return [process for process in self._programs() if self._is_worker(process)]
 
     def _programs(self) -> list[Process]:
-        """Workers and supervisors of this bench's plans, identified by their arguments."""
-        matching = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                arguments = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            process = read(int(folder.name))
-            if process and any(f"{self.home}/scratch/" in os.fsdecode(word) for word in arguments):
-                matching += [] if process.ended else [process]
-        return matching
+        """Workers and supervisors of this bench's plans."""
+        return [process for process, _ in worker_programs(self.home).values()]
 
     def _is_worker(self, process: Process) -> bool:
         return any(process.pid == who["pid"] for who in self._recorded())

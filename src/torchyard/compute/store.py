@@ -128,7 +128,22 @@ def put(connection: Connection, compute: Compute) -> None:
     connection.execute(update(computes).where(key).values(values))
 
 
-# Needed for every job that starts: built once.
+# Needed for every job that starts, or in every round: built once.
+_EVERYWHERE = select(computes).order_by(computes.c.workspace, computes.c.name)
+_SCALING = _EVERYWHERE.where(
+    or_(
+        computes.c.min_instances > 0,
+        computes.c.provisioning_state == DELETING,
+        select(cluster_nodes.c.number)
+        .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
+        .where(
+            cluster_nodes.c.workspace == computes.c.workspace,
+            cluster_nodes.c.compute == computes.c.name,
+            node_slots.c.attempt_id.is_(None),
+        )
+        .exists(),
+    )
+)
 _CLUSTER = select(computes).where(
     computes.c.workspace == bindparam("place"), computes.c.name == bindparam("called")
 )
@@ -161,33 +176,12 @@ def list_in(connection: Connection, workspace: str) -> list[Compute]:
 
 
 def everywhere(connection: Connection) -> list[Compute]:
-    rows = connection.execute(select(computes).order_by(computes.c.workspace, computes.c.name))
-    return [Compute(**row._mapping) for row in rows]
+    return [Compute(**row._mapping) for row in connection.execute(_EVERYWHERE)]
 
 
 def scaling(connection: Connection) -> list[Compute]:
     """Clusters that may need resizing: with a minimum, idle nodes, or being deleted."""
-    idle = (
-        select(cluster_nodes.c.number)
-        .select_from(cluster_nodes.outerjoin(node_slots, _HELD))
-        .where(
-            cluster_nodes.c.workspace == computes.c.workspace,
-            cluster_nodes.c.compute == computes.c.name,
-            node_slots.c.attempt_id.is_(None),
-        )
-    )
-    rows = connection.execute(
-        select(computes)
-        .where(
-            or_(
-                computes.c.min_instances > 0,
-                computes.c.provisioning_state == DELETING,
-                idle.exists(),
-            )
-        )
-        .order_by(computes.c.workspace, computes.c.name)
-    )
-    return [Compute(**row._mapping) for row in rows]
+    return [Compute(**row._mapping) for row in connection.execute(_SCALING)]
 
 
 def drop(connection: Connection, workspace: str, name: str) -> None:

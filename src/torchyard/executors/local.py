@@ -169,7 +169,6 @@ class LocalExecutor:
             time.sleep(_POLL_S)
 
     def status(self, handle: Handle) -> Status:
-        self._spawner.reap()
         scratch, nodes = Path(handle.body["scratch"]), handle.body["nodes"]
         if not self._sees(handle):
             return Status(tuple(self._spawner.reported_states(scratch, len(nodes))), False)

@@ -7,10 +7,7 @@ Always: whichever it is, the files of an attempt are read and written only here.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +15,13 @@ from typing import Any, Protocol
 
 from torchyard.base import files
 from torchyard.executors.bundle import worker_zip
+from torchyard.executors.fork_server import ForkServer
 from torchyard.executors.runner_client import RunnerClient, RunnerRefused
 from torchyard.shared import processes
 from torchyard.shared.node_records import NodeRecords, State, receipt
 from torchyard.shared.plan import DevicePlan, LaunchPlan
 
 _MACHINE_FILE = "machine"
-_RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGXFSZ)
 
 
 @dataclass(frozen=True)
@@ -65,13 +62,9 @@ class Spawner(Protocol):
 
     def note_machine(self, scratch: Path, machine: str) -> None: ...
 
-    def reap(self) -> None:
-        """Let ended workers go."""
-        ...
-
 
 class DirectSpawner:
-    """Workers are children of this process, and run as its user.
+    """Workers are forked by a child of this process, and run as its user.
 
     Args:
         home: where the worker's zip is kept.
@@ -81,11 +74,8 @@ class DirectSpawner:
 
     def __init__(self, home: Path, environ: Mapping[str, str], python: str) -> None:
         self._home = home
-        self._environ = dict(environ)
-        self._python = python
+        self._fork_server = ForkServer(python, environ)
         self._zip: Path | None = None
-        self._children: set[int] = set()
-        self._lock = threading.Lock()
 
     def prepare(self, plan: LaunchPlan) -> None:
         scratch = Path(plan.scratch)
@@ -97,32 +87,9 @@ class DirectSpawner:
         scratch = Path(plan.scratch)
         folder = scratch / f"node-{node}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        program = [self._python, "-I", "-S", str(self._worker_zip())]
-        pid = os.posix_spawn(
-            self._python,
-            [*program, "--plan", str(scratch / "plan.json"), "--node", str(node)],
-            self._environ,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (
-                    os.POSIX_SPAWN_OPEN,
-                    1,
-                    str(folder / "worker.log"),
-                    os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-                    0o600,
-                ),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-                # Onto itself: kept open there, and there alone. Ranks inherit it in turn, so that
-                # a device stays locked until the last process that could use it is gone.
-                *((os.POSIX_SPAWN_DUP2, lock, lock) for lock in locks),
-            ],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=_RESET,
+        return self._fork_server.fork(
+            self._worker_zip(), scratch / "plan.json", node, folder / "worker.log", locks
         )
-        with self._lock:
-            self._children.add(pid)
-        return {"pid": pid, "start_time": processes.start_time(pid)}
 
     def records(self, scratch: Path, node_count: int) -> Records:
         files = NodeRecords(str(scratch))
@@ -154,15 +121,6 @@ class DirectSpawner:
 
     def note_machine(self, scratch: Path, machine: str) -> None:
         (scratch / _MACHINE_FILE).write_text(machine)
-
-    def reap(self) -> None:
-        with self._lock:
-            for pid in list(self._children):
-                ended = True
-                with contextlib.suppress(ChildProcessError):
-                    ended = os.waitpid(pid, os.WNOHANG)[0] == pid
-                if ended:
-                    self._children.discard(pid)
 
     def _worker_zip(self) -> Path:
         if self._zip is None or not self._zip.exists():
@@ -234,9 +192,6 @@ class RunnerSpawner:
         folder = self._own_folder(scratch)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / _MACHINE_FILE).write_text(machine)
-
-    def reap(self) -> None:
-        pass  # they are the runner's children
 
     def _own_folder(self, scratch: Path) -> Path:
         return self._home / "scratch" / scratch.name

@@ -135,6 +135,7 @@ class Scheduler:
             self._stop_unable,
             self.preparer.prepare,
             self.claimer.claim,
+            self.preparer.tell_queued,
             self._spill_over,
             self.watcher.watch,
             self._heartbeats.check,

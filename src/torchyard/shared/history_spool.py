@@ -20,7 +20,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _FILE_BYTES = 16 * 1024 * 1024
-_PREFIX = "history-"
+_PREFIX, _ENDING = "history-", ".ndjson"
+
+
+def files_in(folder: Path) -> list[str]:
+    """The names of a spool's files, in order; none of a folder that is not there."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.startswith(_PREFIX) and name.endswith(_ENDING))
 
 
 class HistorySpool:
@@ -32,9 +41,7 @@ class HistorySpool:
         self._file_bytes = file_bytes
         self._changed = threading.Condition()
         self._cursor = _number_in(folder / "history.cursor")
-        self._firsts = sorted(
-            int(path.stem[len(_PREFIX) :]) for path in folder.glob(_PREFIX + "*.ndjson")
-        )
+        self._firsts = [int(name[len(_PREFIX) : -len(_ENDING)]) for name in files_in(folder)]
         self._end = self._cursor
         if self._firsts:
             self._end = self._firsts[-1] + _mend(self._path(self._firsts[-1]))

@@ -13,6 +13,9 @@ import signal
 from collections.abc import Callable
 from typing import NamedTuple, Optional
 
+# A name of 64 characters and fifty numbers.
+_STAT_BYTES = 2048
+
 
 class Process(NamedTuple):
     """`start_time` counts clock ticks since the machine started."""
@@ -32,11 +35,17 @@ def read(pid: int) -> Optional[Process]:
 
     Source: proc(5), `/proc/<pid>/stat`, fields 3 (state), 4 (parent) and 22 (start time).
     """
+    # Without a buffer: a walk through all processes reads hundreds.
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        text = os.read(descriptor, _STAT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
     # The name in brackets may itself hold brackets and spaces: the last one ends it.
     fields = text[text.rindex(b")") + 2 :].split()
     return Process(pid, int(fields[1]), fields[0].decode(), int(fields[19]))

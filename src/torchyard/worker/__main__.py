@@ -1,7 +1,8 @@
 """`python -I -S worker.pyz --plan <scratch>/plan.json --node K`
 
 On a machine that does not see the server's disk, `--start FD --node K …` comes first; see
-node/starter.py.
+node/starter.py. `--fork-server FD` starts none, and forks them when it is asked to; see
+node/fork_server.py.
 
 Owns: the command line.
 Leaves: supervisor and worker to node/supervised_worker.py.
@@ -17,11 +18,15 @@ from torchyard.worker.node import supervised_worker
 
 
 def main() -> int:
-    """Exit code: the node's, 0 for a second worker."""
+    """Exit code: the node's, 0 for a second worker and for a fork server."""
     if sys.argv[1:2] == ["--start"]:
         from torchyard.worker.node import starter  # Only on other machines than the server's.
 
         return starter.start(starter.arguments(sys.argv[1:]), os.environ)
+    if sys.argv[1:2] == ["--fork-server"]:
+        from torchyard.worker.node import fork_server  # Where the server's own user runs jobs.
+
+        return fork_server.serve(int(sys.argv[2]))
     return supervised_worker.run(*_arguments(sys.argv[1:]))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select
 
 from torchyard.jobs.admission.queue import MARGIN_S, SPOT_RANK
 from torchyard.jobs.records.attempt_store import attempts
@@ -88,14 +88,18 @@ class Filter:
         return self.nodes <= 0 and (self.most_nodes <= 0 or self.longest_limit_s <= 0)
 
 
+# Needed in every round: built once.
+_LINES = (
+    select(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
+    .where(jobs.c.status == _QUEUED)
+    .group_by(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
+    .order_by(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
+)
+
+
 def lines(connection: Connection, low_clusters: Collection[tuple[str, str]]) -> list[Line]:
     """Every cluster's lines that are not empty; all jobs of `low_clusters` are low."""
-    rows = connection.execute(
-        select(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
-        .where(jobs.c.status == _QUEUED)
-        .group_by(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
-        .order_by(jobs.c.workspace, jobs.c.compute, jobs.c.priority_rank)
-    )
+    rows = connection.execute(_LINES)
     turns: dict[tuple[str, str, bool], list[int]] = {}
     for workspace, compute, priority_rank in rows:
         low = priority_rank >= SPOT_RANK or (workspace, compute) in low_clusters
@@ -108,6 +112,22 @@ _RANK = jobs.c.priority_rank.label("priority_rank")
 _COLUMNS = (
     *(jobs.c.id, jobs.c.name, jobs.c.workspace, jobs.c.compute, jobs.c.owner),
     *(jobs.c.node_count, _RANK, jobs.c.limit_s, jobs.c.gpus),
+)
+
+
+_OF_RANK = (
+    select(*_COLUMNS)
+    .where(
+        jobs.c.status == _QUEUED,
+        jobs.c.workspace == bindparam("place"),
+        jobs.c.compute == bindparam("cluster"),
+        jobs.c.priority_rank == bindparam("rank"),
+        HAS_RANKS,
+        or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= bindparam("now")),
+        jobs.c.id > bindparam("after"),
+    )
+    .order_by(jobs.c.id)
+    .limit(bindparam("most"))
 )
 
 
@@ -129,28 +149,23 @@ def next_in(
     for priority_rank in line.priority_ranks:
         if priority_rank < after[0]:
             continue
-        query = _of_rank(line, priority_rank, now).where(
-            jobs.c.id > (after[1] if priority_rank == after[0] else 0)
-        )
+        query = _OF_RANK
+        these: dict[str, Any] = {
+            "place": line.workspace,
+            "cluster": line.compute,
+            "rank": priority_rank,
+            "now": now,
+            "after": after[1] if priority_rank == after[0] else 0,
+            "most": limit,
+        }
         if only is not None:
             query = query.where(_passes(only))
         if without_owners:
             query = query.where(jobs.c.owner.not_in(sorted(without_owners)))
-        rows = connection.execute(query.order_by(jobs.c.id).limit(limit)).all()
+        rows = connection.execute(query, these).all()
         if rows:
             return [_queued(row) for row in rows]
     return []
-
-
-def _of_rank(line: Line, priority_rank: int, now: datetime) -> Select[Any]:
-    return select(*_COLUMNS).where(
-        jobs.c.status == _QUEUED,
-        jobs.c.workspace == line.workspace,
-        jobs.c.compute == line.compute,
-        jobs.c.priority_rank == priority_rank,
-        HAS_RANKS,
-        or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now),
-    )
 
 
 def _passes(only: Filter) -> ColumnElement[bool]:
@@ -175,27 +190,30 @@ def queued_by_id(connection: Connection, job_id: int) -> Queued:
     return _queued(connection.execute(select(*_COLUMNS).where(jobs.c.id == job_id)).one())
 
 
+_RUNNING = (
+    select(
+        attempts.c.id.label("attempt_id"),
+        attempts.c.job_id,
+        attempts.c.job_name,
+        attempts.c.workspace,
+        jobs.c.compute,
+        attempts.c.node_count,
+        _RANK,
+        jobs.c.limit_s,
+        jobs.c.gpus,
+        attempts.c.created_at,
+        attempts.c.order_reason,
+        jobs.c.owner,
+    )
+    .join(jobs, jobs.c.id == attempts.c.job_id)
+    .where(attempts.c.ended_at.is_(None))
+    .order_by(attempts.c.created_at, attempts.c.id)
+)
+
+
 def list_running(connection: Connection) -> list[RunningAttempt]:
     """Every attempt that holds nodes, earliest first."""
-    rows = connection.execute(
-        select(
-            attempts.c.id.label("attempt_id"),
-            attempts.c.job_id,
-            attempts.c.job_name,
-            attempts.c.workspace,
-            jobs.c.compute,
-            attempts.c.node_count,
-            _RANK,
-            jobs.c.limit_s,
-            jobs.c.gpus,
-            attempts.c.created_at,
-            attempts.c.order_reason,
-            jobs.c.owner,
-        )
-        .join(jobs, jobs.c.id == attempts.c.job_id)
-        .where(attempts.c.ended_at.is_(None))
-        .order_by(attempts.c.created_at, attempts.c.id)
-    )
+    rows = connection.execute(_RUNNING)
     return [RunningAttempt(**{**row._mapping, "limit_s": row.limit_s or 0.0}) for row in rows]
 
 

@@ -112,8 +112,8 @@ class Watcher:
 
     def _record(self, cleared: list[Attempt]) -> None:
         if cleared:
-            scratch.record_clear(self._services.db, cleared)
-            self._services.wakeup.set()
+            if scratch.record_clear(self._services.db, cleared):
+                self._services.wakeup.set()
             cleared.clear()
 
     def _clean(self, attempt: Attempt) -> bool:

@@ -127,11 +127,13 @@ def clear(services: Services, attempt: Attempt) -> None:
         _log.warning("`%s` can't be removed completely", folder(services, attempt.id))
 
 
-def record_clear(db: Database, attempts: Sequence[Attempt]) -> None:
-    """Write down that the folders of these attempts are gone."""
+def record_clear(db: Database, attempts: Sequence[Attempt]) -> bool:
+    """Write down that the folders of these attempts are gone; whether a job waited for that."""
     with db.write() as connection:
         for attempt in attempts:
             attempt_store.change_attempt(connection, attempt.id, clean=True)
+        jobs = store.jobs_by_id(connection, [attempt.job_id for attempt in attempts])
+    return not all(job.status.ended for job in jobs.values())
 
 
 def _end_of(log: Path) -> bytes:

@@ -453,6 +453,25 @@ def is_sampled() -> ColumnElement[bool]:
     return metrics.c.sampled.is_(True)
 
 
+# Asked for whenever a job is shown: built once.
+_OF_JOBS = bindparam("jobs", expanding=True)
+_LATEST = (
+    select(
+        metrics.c.job_id,
+        metrics.c.key,
+        metrics.c.latest_timestamp,
+        metrics.c.latest_step,
+        metrics.c.latest_value,
+    )
+    .where(metrics.c.job_id.in_(_OF_JOBS))
+    .order_by(metrics.c.job_id, metrics.c.key)
+)
+_LATEST_LOGGED = _LATEST.where(~is_sampled())
+_PARAMS = (
+    select(params).where(params.c.job_id.in_(_OF_JOBS)).order_by(params.c.job_id, params.c.key)
+)
+
+
 def latest_of(
     connection: Connection,
     job_ids: Collection[int],
@@ -464,25 +483,12 @@ def latest_of(
     Args:
         sampled: with those that workers sample, which are left out unless they are named.
     """
-    table = metrics.c
-    query = (
-        select(
-            table.job_id,
-            table.key,
-            table.latest_timestamp,
-            table.latest_step,
-            table.latest_value,
-        )
-        .where(table.job_id.in_(job_ids))
-        .order_by(table.job_id, table.key)
-    )
+    query = _LATEST if sampled else _LATEST_LOGGED
     if keys is not None:
-        query = query.where(table.key.in_(keys))
-    elif not sampled:
-        query = query.where(~is_sampled())
+        query = _LATEST.where(metrics.c.key.in_(keys))
     return [
         Latest(job_id, key, timestamp, step, _value(value))
-        for job_id, key, timestamp, step, value in connection.execute(query)
+        for job_id, key, timestamp, step, value in connection.execute(query, {"jobs": job_ids})
     ]
 
 
@@ -490,12 +496,11 @@ def params_of(
     connection: Connection, job_ids: Collection[int], keys: Collection[str] | None = None
 ) -> list[tuple[int, str, str]]:
     """(job, key, value) of these keys, or of every key, sorted by job and key."""
-    query = (
-        select(params).where(params.c.job_id.in_(job_ids)).order_by(params.c.job_id, params.c.key)
-    )
+    query = _PARAMS
     if keys is not None:
         query = query.where(params.c.key.in_(keys))
-    return [(row.job_id, row.key, row.value) for row in connection.execute(query)]
+    rows = connection.execute(query, {"jobs": job_ids})
+    return [(row.job_id, row.key, row.value) for row in rows]
 
 
 def add_params(connection: Connection, job_id: int, values: Mapping[str, str]) -> None:

@@ -91,6 +91,11 @@ _BY_ID = select(attempts).where(attempts.c.id == bindparam("attempt"))
 _WITH_IDS = select(attempts).where(attempts.c.id.in_(bindparam("ids", expanding=True)))
 _OPEN = select(attempts).where(attempts.c.ended_at.is_(None)).order_by(attempts.c.created_at)
 _UNCLEAN = select(attempts).where(attempts.c.ended_at.is_not(None), attempts.c.clean == false())
+_CHANGE = update(attempts).where(attempts.c.id == bindparam("attempt"))
+_CHANGE_NODE = update(attempt_nodes).where(
+    attempt_nodes.c.attempt_id == bindparam("attempt"), attempt_nodes.c.node == bindparam("number")
+)
+_OF_JOB = select(attempts).where(attempts.c.job_id == bindparam("job")).order_by(attempts.c.number)
 _NODES_OF = (
     select(attempt_nodes)
     .where(attempt_nodes.c.attempt_id == bindparam("attempt"))
@@ -131,10 +136,7 @@ def attempt_by_id(connection: Connection, attempt_id: str) -> Attempt | None:
 
 
 def attempts_of(connection: Connection, job_id: int) -> list[Attempt]:
-    rows = connection.execute(
-        select(attempts).where(attempts.c.job_id == job_id).order_by(attempts.c.number)
-    )
-    return [_attempt(row) for row in rows]
+    return [_attempt(row) for row in connection.execute(_OF_JOB, {"job": job_id})]
 
 
 def open_attempts(connection: Connection) -> list[Attempt]:
@@ -174,7 +176,7 @@ def _attempt(row: Row[Any]) -> Attempt:
 def change_attempt(
     connection: Connection, attempt_id: str, **values: Unpack[AttemptColumns]
 ) -> None:
-    connection.execute(update(attempts).where(attempts.c.id == attempt_id).values(values))
+    connection.execute(_CHANGE, {**values, "attempt": attempt_id})
 
 
 def node_of(connection: Connection, attempt_id: str, number: int) -> AttemptNode | None:
@@ -196,9 +198,7 @@ def _node(row: Row[Any]) -> AttemptNode:
 def change_node(
     connection: Connection, attempt_id: str, node: int, **values: Unpack[NodeColumns]
 ) -> None:
-    table = attempt_nodes.c
-    these = (table.attempt_id == attempt_id) & (table.node == node)
-    connection.execute(update(attempt_nodes).where(these).values(values))
+    connection.execute(_CHANGE_NODE, {**values, "attempt": attempt_id, "number": node})
 
 
 def ran_s(connection: Connection, job_id: int) -> float | None:

@@ -313,25 +313,30 @@ def jobs_in(connection: Connection, statuses: Collection[Status], type: str = CO
     return [_job(row) for row in rows]
 
 
+_OWNERS_OF_LIVE = (
+    select(jobs.c.workspace, jobs.c.owner)
+    .where(jobs.c.status.in_([status.value for status in Status if status not in ENDED]), ~IS_RUN)
+    .distinct()
+)
+
+
 def owners_of_live(connection: Connection) -> list[tuple[str, str]]:
     """The workspaces and owners of jobs that have not ended; of runs without a job none."""
-    statuses = [status.value for status in Status if status not in ENDED]
-    rows = connection.execute(
-        select(jobs.c.workspace, jobs.c.owner)
-        .where(jobs.c.status.in_(statuses), ~IS_RUN)
-        .distinct()
-    )
+    rows = connection.execute(_OWNERS_OF_LIVE)
     return [(row.workspace, row.owner) for row in rows]
+
+
+_NODES_WANTED = (
+    select(jobs.c.workspace, jobs.c.compute, func.sum(jobs.c.node_count))
+    .where(HAS_RANKS, jobs.c.status == Status.QUEUED.value)
+    .where(or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= bindparam("now")))
+    .group_by(jobs.c.workspace, jobs.c.compute)
+)
 
 
 def nodes_wanted(connection: Connection, now: datetime) -> dict[tuple[str, str], int]:
     """By workspace and cluster, how many nodes the queued jobs ask for; who pauses does not."""
-    rows = connection.execute(
-        select(jobs.c.workspace, jobs.c.compute, func.sum(jobs.c.node_count))
-        .where(HAS_RANKS, jobs.c.status == Status.QUEUED.value)
-        .where(or_(jobs.c.retry_at.is_(None), jobs.c.retry_at <= now))
-        .group_by(jobs.c.workspace, jobs.c.compute)
-    )
+    rows = connection.execute(_NODES_WANTED, {"now": now})
     return {(workspace, compute): int(count) for workspace, compute, count in rows}
 
 
@@ -462,11 +467,15 @@ def environment_of(connection: Connection, job_id: int) -> dict[str, Any]:
     return environment
 
 
+_ENVIRONMENT_HASH = select(jobs.c.environment_hash).where(jobs.c.id == bindparam("number"))
+
+
 def environment_hash_of(connection: Connection, job_id: int) -> str:
     """Of the environment as it was pinned; empty for a run without one."""
-    return str(
-        connection.execute(select(jobs.c.environment_hash).where(jobs.c.id == job_id)).scalar_one()
-    )
+    return str(connection.execute(_ENVIRONMENT_HASH, {"number": job_id}).scalar_one())
+
+
+_CHANGE = update(jobs).where(jobs.c.id == bindparam("number"))
 
 
 def change_job(connection: Connection, job_id: int, **values: Unpack[JobColumns]) -> None:
@@ -474,7 +483,7 @@ def change_job(connection: Connection, job_id: int, **values: Unpack[JobColumns]
         tag_store.replace(connection, job_id, _locked_tags(connection, job_id), values["tags"])
     if "display_name" in values or "description" in values:
         renames.note(connection, job_id)
-    connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
+    connection.execute(_CHANGE, {**values, "number": job_id})
 
 
 def _locked_tags(connection: Connection, job_id: int) -> dict[str, str]:

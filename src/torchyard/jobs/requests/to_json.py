@@ -29,7 +29,8 @@ def job_json(services: Services, job: Job) -> answer_types.Job:
         environment_hash = store.environment_hash_of(connection, job.id)
         attempts = attempt_store.attempts_of(connection, job.id)
         tables = metric_rows.counts(connection, job.id)
-    points = services.history.latest(job.id)
+    logged = services.history.data_of([job.id])[job.id]
+    points = logged.metrics
     newest = sorted(points, key=lambda point: (-point.timestamp, point.key))
     details: JobDetails = {
         "environment_hash": environment_hash,
@@ -49,7 +50,7 @@ def job_json(services: Services, job: Job) -> answer_types.Job:
         "metrics": {point.key: number_json(point.value) for point in points},
         "tables": tables,
         "newest_metrics": [point.key for point in newest[:_MOST_NEWEST]],
-        "params": services.history.params(job.id),
+        "params": logged.params,
         "models": [
             {"name": model.name, "version": model.version}
             for model in models.of_job(services.db, job.workspace, job.name)

@@ -92,8 +92,11 @@ class Claimer:
             _log.exception("job %s could not be claimed; the next round tries again", job.name)
         walk.passed(job, claim.why_not, claim.size)
         if claim.attempt is not None:
-            self._services.signals.notify(job_key_of(job.id))
-            self._launcher.launch(claim.attempt)
+            try:
+                self._launcher.launch(claim.attempt)
+            finally:
+                # Once it is launched: who follows the job takes the time of its start otherwise.
+                self._services.signals.notify(job_key_of(job.id))
 
     def _refresh_machines(self, queued: Queued) -> None:
         """Have the engine say which machines are free, for a job that takes all that it may have:

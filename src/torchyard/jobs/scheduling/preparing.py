@@ -49,6 +49,8 @@ class Preparer:
         self._begun: set[str] = set()
         self._building_lock = threading.Lock()
         self._fetching: set[int] = set()
+        # The keys of jobs that are queued and not told yet, each with the count of its news then.
+        self._queued: dict[str, int] = {}
         # The environments that services need beside those of jobs; why one can't be built.
         self._layers: set[str] = set()
         self._without: dict[str, str] = {}
@@ -81,6 +83,13 @@ class Preparer:
                     return
             if not built:
                 self._start_build(environment)
+
+    def tell_queued(self) -> None:
+        """Tell of the jobs that wait for nodes by now: those that got some at once have news."""
+        for key, count in self._queued.items():
+            if self._services.signals.count(key) == count:
+                self._services.signals.notify(key)
+        self._queued.clear()
 
     def _prepare_one(self, job: Job, environment: EnvironmentSpec, built: bool) -> None:
         if not built:
@@ -143,7 +152,7 @@ class Preparer:
                 job = store.job_by_id(connection, job_id)
             progress.start_stage(connection, job, Stage.SCALING, now)
             progress.move(connection, job, Status.QUEUED, now)
-        services.signals.notify(job_key(job))
+        self._queued[job_key(job)] = services.signals.count(job_key(job))
 
     def _keep_log(self, job: Job) -> None:
         """Before it moves on; a job that never waited was never in Preparing for a build."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchyard.shared import history_spool
 from torchyard.shared.connection import AttemptOver
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import LaunchPlan, LimitsPlan
@@ -251,7 +252,8 @@ class LimitWatch:
     def _growing(self) -> Iterable[Path]:
         """The files that grow while ranks run: their logs, and what the worker keeps of history."""
         spool = self._node.folders.spool
-        history = sorted((spool / "history").glob("history-*.ndjson"))[-1:]
+        folder = spool / "history"
+        history = [folder / name for name in history_spool.files_in(folder)[-1:]]
         return [*self._node.logs, *history, spool / "events.jsonl"]
 
 

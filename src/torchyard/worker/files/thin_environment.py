@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ if _spec is not None and _spec.loader is not None:
     _spec.loader.exec_module(_module)
 """
 _IN_RANK = os.path.join(os.path.dirname(os.path.dirname(__file__)), "in_rank")
+_ELF = b"\x7fELF"
+# uv's environments have them everywhere.
+_OF_WINDOWS = (".bat", ".ps1")
 _EXCLUDED = ("bin", "lib", "lib64", "include", "pyvenv.cfg", "conda-meta")
 _FOLDER_DEPTHS = {"share": 3, "etc": 3}
 
@@ -77,9 +81,7 @@ def create(
     Raises:
         OSError: `shared` is not an environment, or writing failed.
     """
-    packages = next((shared / "lib").glob("python3*/site-packages"), None)
-    if packages is None:
-        raise FileNotFoundError(f"{shared} is not a Python environment")
+    packages = _packages(shared)
     bin_folder = folder / "bin"
     bin_folder.mkdir(parents=True)
     own_packages = folder / packages.relative_to(shared)
@@ -92,8 +94,8 @@ def create(
         _put_interception(own_packages)
     shutil.copyfile(shared / "pyvenv.cfg", folder / "pyvenv.cfg")
     for entry in os.scandir(shared / "bin"):
-        if entry.name != "activate":
-            _put_program(Path(entry.path), bin_folder / entry.name)
+        if entry.name != "activate" and not entry.name.endswith(_OF_WINDOWS):
+            _put_program(entry, str(bin_folder / entry.name))
     quoted = shlex.quote(str(folder))
     (bin_folder / "activate").write_bytes(os.fsencode(_ACTIVATE.format(folder=quoted)))
     for source, name in _data_links(shared):
@@ -101,6 +103,18 @@ def create(
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(source)
     return bin_folder
+
+
+def _packages(shared: Path) -> Path:
+    """
+    Raises:
+        OSError: it is not an environment.
+    """
+    for name in os.listdir(shared / "lib"):
+        packages = shared / "lib" / name / "site-packages"
+        if name.startswith("python3") and packages.is_dir():
+            return packages
+    raise FileNotFoundError(f"{shared} is not a Python environment")
 
 
 def put_hooks(folder: Path, *, rehearsed: bool = False, intercepted: bool = False) -> None:
@@ -146,25 +160,27 @@ def _put_hook(packages: Path) -> None:
     (packages / "_torchyard_rank_hook.pth").write_text(_HOOK.format("_torchyard_rank_hook"))
 
 
-def _put_program(source: Path, target: Path) -> None:
+def _put_program(source: os.DirEntry[str], target: str) -> None:
     """Copy a script, link anything else.
 
     A script runs the Python beside its real path, so a link would run the shared environment's.
     Links to the interpreter are resolved.
     """
     if source.is_symlink():
-        link_target = os.readlink(source)
+        link_target = os.readlink(source.path)
         # `python3 -> python` stays a link to its neighbour.
-        target.symlink_to(link_target if "/" not in link_target else os.path.realpath(source))
+        os.symlink(link_target if "/" not in link_target else os.path.realpath(source), target)
     elif source.is_file():
-        with open(source, "rb") as file:
-            is_binary = file.read(4) == b"\x7fELF"
-        if is_binary:
-            target.symlink_to(source)
-        else:
-            shutil.copy(source, target)
+        with open(source.path, "rb", buffering=0) as file:
+            begin = file.read(len(_ELF))
+            if begin == _ELF:
+                os.symlink(source.path, target)
+                return
+            content = begin + file.read()
+        with open(target, "wb", buffering=0) as file:
+            file.write(content)
             # The shared script is read-only; this copy is the job's.
-            os.chmod(target, os.stat(target).st_mode | 0o200)
+            os.chmod(file.fileno(), stat.S_IMODE(source.stat().st_mode) | 0o200)
 
 
 def _data_links(shared: Path) -> Iterator[tuple[Path, str]]:

@@ -110,13 +110,24 @@ def watch(folder: str) -> None:
     queues.__init__, queues.add_item = __init__, add_item
 
 
+def files_in(folder: "Path") -> "list[Path]":
+    """The files of all ranks, whose folders are in this one; in the worker."""
+    found = [
+        folder / os.path.relpath(os.path.join(rank, name), str(folder))
+        for rank, _, names in os.walk(str(folder))
+        for name in names
+        if name.endswith(ENDING)
+    ]
+    return sorted(found)
+
+
 def left(folder: "Path") -> "Iterator[tuple[str, dict[str, Any]]]":
     """Run and metric, as Azure's service takes it, of each value that was not sent.
 
     Args:
         folder: with the folders of the ranks.
     """
-    for file in sorted(folder.glob("*/*" + ENDING)):
+    for file in files_in(folder):
         waiting = {}  # type: dict[int, tuple[str, dict[str, Any]]]
         try:
             lines = file.read_bytes().splitlines()

@@ -345,7 +345,7 @@ class Node:
             has_logged=has_files or self._relay.logged > 0,
             lost_figures=self._relay.lost_figures,
             has_gpus=bool(plan.gpus_per_node or plan.rehearsed_gpus)
-            or any(Path("/dev").glob("nvidia[0-9]*")),
+            or any(_is_gpu(name) for name in os.listdir("/dev")),
         ):
             self._notice(message)
 
@@ -701,7 +701,7 @@ class Node:
 
     def _store_unsent_metrics(self) -> None:
         """Store metrics that SDK v1 still held in Pythons that were killed or exited abruptly."""
-        if not any(self._folders.errors.glob(f"*/*{sdk_v1_unsent.ENDING}")):
+        if not sdk_v1_unsent.files_in(self._folders.errors):
             return
         from torchyard.shared import sdk_v1_records  # Few jobs log through SDK v1.
 
@@ -747,6 +747,10 @@ def _masker(plan: LaunchPlan, base: Mapping[str, str]) -> Masker:
     variables = {**base, **plan.environment_variables}
     values = secret_values.of_environment(variables, plan.secrets, plan.not_secrets)
     return Masker(secret_values.written(values))
+
+
+def _is_gpu(device: str) -> bool:
+    return device.startswith("nvidia") and device[len("nvidia") :].isdigit()
 
 
 def _addresses() -> list[str]:

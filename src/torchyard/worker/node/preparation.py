@@ -28,7 +28,7 @@ from torchyard.worker.preflight.ports import HeldPort, PortMark
 from torchyard.worker.preflight.rendezvous import Rendezvous, join_rendezvous
 from torchyard.worker.relay.relay import Relay
 from torchyard.worker.server.control import Control
-from torchyard.worker.system import temporary
+from torchyard.worker.system import mounts, temporary
 from torchyard.worker.system.mounts import Mount
 
 if TYPE_CHECKING:
@@ -151,12 +151,14 @@ def _lay_out(
 
 
 def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
-    """Add the shared environment as a read-only mount, if the worker runs as root.
+    """Add the shared environment as a read-only mount, where root's worker is not in one.
 
     Root ignores write permissions. An ordinary user gets the mount only if there are others anyway.
     If root can't mount anything, the server checks the environment before its next use.
     """
     if not plan.environment or (os.geteuid() != 0 and not layout.mounts):
+        return layout
+    if mounts.is_read_only(plan.environment):
         return layout
     environment_mount = Mount(plan.environment, plan.environment, for_good=False)
     return replace(layout, mounts=(*layout.mounts, environment_mount))

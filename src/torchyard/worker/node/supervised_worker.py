@@ -15,7 +15,7 @@ from pathlib import Path
 from torchyard.shared import disk, unix_sockets
 from torchyard.shared import plan as plans
 from torchyard.worker.node import supervisor
-from torchyard.worker.system import processes
+from torchyard.worker.system import mounts, processes
 
 
 def run(plan_file: Path, node: int, starter: int = 0) -> int:
@@ -50,6 +50,9 @@ def run(plan_file: Path, node: int, starter: int = 0) -> int:
         # Imported only in the worker, so that the supervisor stays small.
         from torchyard.worker.node.node import Node
 
+        if plan.environment and os.geteuid() == 0:
+            # Before there are threads, each of which would have to enter it.
+            mounts.protect(plan.environment)
         return Node(plan, node, folder, dict(os.environ)).run()
 
     def run_recovery(death: str) -> int:

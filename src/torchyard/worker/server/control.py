@@ -33,6 +33,8 @@ RELEASE = "release"
 # What the server asks for.
 STOP = "stop"
 _POLL_S = 20
+# Reports have the answer, too, and a small job has ended before anybody cancels it.
+_FIRST_POLL_AFTER_S = 0.2
 _PAUSE_S = 1.0
 _TUNNEL_PAUSE_S = 0.3
 
@@ -161,6 +163,7 @@ class Control:
 
     def _poll(self, connection: Connection, node: int) -> None:
         query: dict[str, Any] = {"node": node, "wait_s": _POLL_S}
+        time.sleep(_FIRST_POLL_AFTER_S)
         while not self.urgent and not self.over:
             if self.stopped:
                 query |= {"after": STOP, "after_reason": self.latest_reason}

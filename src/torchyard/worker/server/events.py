@@ -26,6 +26,9 @@ _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0)
 # A server that refuses even the heartbeat may be another one for a moment: a proxy, a wrong port.
 _REFUSAL_LIMIT_S = 120.0
 _SHORT_LENGTH = 200
+# Nobody acts on these at once, and in a small job others follow within milliseconds.
+_GATHERED = frozenset({"node_started", "ranks_started", "node_finalizing"})
+_GATHER_S = 0.05
 _NOTHING = object()
 # The command runs from the first of these to the first of the others.
 _STARTS = "ranks_started"
@@ -233,7 +236,13 @@ class Events:
         with self._changed:
             if self._next >= len(self._events) and not self._closed:
                 self._changed.wait(wait_s)
+            self._changed.wait_for(self._is_urgent, _GATHER_S)
             return self._events[self._next : self._next + self._batch_size]
+
+    def _is_urgent(self) -> bool:
+        """Whether there is an event that does not wait for others, or none at all."""
+        kinds = {event["kind"] for event in self._events[self._next :]}
+        return self._closed or not kinds <= _GATHERED or not kinds
 
     def _advance(self, expected: int) -> bool:
         with self._changed:

@@ -14,6 +14,7 @@ Source: the kernel's admin-guide/cgroup-v2.rst and cgroup-v1/; systemd's CGROUP_
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Iterator
@@ -248,21 +249,37 @@ def _trees(proc: Path) -> list[_Tree]:
     for line in _lines(proc / "cgroup"):
         _, kinds, path = (*line.split(":", 2), "", "")[:3]
         own_paths.update(dict.fromkeys(kinds.split(","), path))
-    trees: dict[str, _Tree] = {}
+    mounted = _mounted_here() if proc is _SELF else _mounted(proc)
+    return [
+        _Tree(root, _below(root, own_paths[key]), version, controllers)
+        for key, (root, version, controllers) in mounted.items()
+        if key in own_paths
+    ]
+
+
+def _mounted(proc: Path) -> dict[str, tuple[Path, int, tuple[str, ...]]]:
+    """Root, version and controllers of each tree, by a controller of it; version 2 has none."""
+    trees: dict[str, tuple[Path, int, tuple[str, ...]]] = {}
     for line in _lines(proc / "mounts"):
         fields = line.split(" ")
-        if len(fields) < 4 or "rw" not in fields[3].split(","):
+        if len(fields) < 4 or fields[2] not in ("cgroup", "cgroup2"):
             continue
         root, options = Path(fields[1]), fields[3].split(",")
-        if fields[2] == "cgroup2" and "" in own_paths:
-            available = tuple(_words(root / "cgroup.controllers"))
-            trees.setdefault("", _Tree(root, _below(root, own_paths[""]), 2, available))
-        elif fields[2] == "cgroup":
+        if "rw" not in options:
+            continue
+        if fields[2] == "cgroup2":
+            trees.setdefault("", (root, 2, tuple(_words(root / "cgroup.controllers"))))
+        else:
             controllers = tuple(kind for kind in _CONTROLLERS if kind in options)
-            if controllers and controllers[0] in own_paths:
-                current = _below(root, own_paths[controllers[0]])
-                trees.setdefault(controllers[0], _Tree(root, current, 1, controllers))
-    return sorted(trees.values(), key=lambda tree: -tree.version)
+            if controllers:
+                trees.setdefault(controllers[0], (root, 1, controllers))
+    return dict(sorted(trees.items(), key=lambda tree: -tree[1][1]))
+
+
+@functools.lru_cache(maxsize=1)
+def _mounted_here() -> dict[str, tuple[Path, int, tuple[str, ...]]]:
+    """Read once: a worker asks nine times, and trees are mounted when a machine starts."""
+    return _mounted(_SELF)
 
 
 def folders_of(mark: str, proc: Path = _SELF) -> list[Path]:
