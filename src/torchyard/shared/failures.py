@@ -18,7 +18,8 @@ STOPPED_EXIT = 143
 PEER_LOST = "peer_lost"
 """A lost connection tells least of why: whatever else a rank that waited says is more."""
 RENDEZVOUS_FAILED = "rendezvous_failed"
-_TIMEOUTS = ("collective_timeout", "rendezvous_timeout")
+RENDEZVOUS_TIMEOUT = "rendezvous_timeout"
+_TIMEOUTS = ("collective_timeout", RENDEZVOUS_TIMEOUT)
 WAITED_IN_VAIN = (PEER_LOST, *_TIMEOUTS, RENDEZVOUS_FAILED)
 """Failures of a rank that waits for one that does not come."""
 

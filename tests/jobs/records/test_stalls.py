@@ -60,6 +60,22 @@ def test_the_node_of_the_blamed_rank_is_named_where_there_are_several() -> None:
     )
 
 
+def test_the_rank_that_did_not_join_is_named() -> None:
+    ranks = [{"rank": number, "where": "a.py line 3"} for number in (1, 2)]
+    apart = {
+        "rank": 3,
+        "where": "a.py line 3",
+        "waits_in": "init_process_group",
+        "not_joined": True,
+    }
+    error = JobError("rendezvous_timeout", "rank 0 failed", "", {"consequence": True})
+    node = root_cause.failed_node([failed(standing(0, *ranks, apart, quiet_s=0.0), error)])
+    assert node is not None and node.error is not None
+    assert node.error.message.startswith("rank 3 has not come to where the other ranks meet; it ")
+    two = [apart, {**apart, "rank": 2}]
+    assert stalls.not_joined([standing(0, *two)]) is None
+
+
 def test_without_collectives_the_one_rank_that_is_elsewhere_is_named() -> None:
     ranks = [{"rank": number, "where": "ring.py line 7"} for number in (0, 1, 3)]
     said = stalls.message_of([standing(0, *ranks, {"rank": 2, "where": "train.py line 4 in load"})])

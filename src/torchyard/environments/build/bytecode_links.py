@@ -31,7 +31,7 @@ _LONGEST_LINE = 4096
 _CHECKED = b"\x03\x00\x00\x00"
 _HEAD_BYTES = 16
 # A module is about as large as its source; what is much larger is left to the jobs that import it.
-_MOST_TIMES, _ALWAYS_BYTES = 16, 1 << 20
+_MOST_TIMES, _ALWAYS_BYTES, _MOST_BYTES = 16, 1 << 20, 64 << 20
 # The file system has none left, or can't link here: then the environment gets a copy.
 _CANT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 
@@ -129,10 +129,7 @@ def _take(request: Request, frames: IO[bytes]) -> None:
             continue  # the runner says that it waits
         digest, size = head[1].decode(), int(head[2])
         sources = targets.pop(digest, [])
-        limit = _ALWAYS_BYTES
-        for source in sources[:1]:
-            limit = max(limit, _MOST_TIMES * _size(source))
-        if size > limit or not sources:
+        if not sources or size > _limit(sources[0]):
             _skip(frames, size)
             continue
         content = frames.read(size)
@@ -162,11 +159,12 @@ def _skip(frames: IO[bytes], size: int) -> None:
         size -= len(block)
 
 
-def _size(source: str) -> int:
+def _limit(source: str) -> int:
     try:
-        return os.stat(source).st_size
+        times = _MOST_TIMES * os.stat(source).st_size
     except OSError:
         return 0
+    return min(max(times, _ALWAYS_BYTES), _MOST_BYTES)
 
 
 def _stored(request: Request, digest: str) -> Path:

@@ -89,7 +89,8 @@ def _may_be_of_others(error: JobError) -> bool:
 
 def _with_collectives(error: JobError, nodes: Sequence[AttemptNode]) -> JobError:
     """The error, led by which rank called something else than the others, or did not call it."""
-    finding = _lost_one(error, nodes) or stalls.compared(nodes)
+    apart = stalls.not_joined(nodes) if error.code == failures.RENDEZVOUS_TIMEOUT else None
+    finding = apart or _lost_one(error, nodes) or stalls.compared(nodes)
     if finding is None:
         return error
     details: dict[str, Any] = {

@@ -31,6 +31,7 @@ class _Rank:
     where: str
     waits_in: str
     ended: bool
+    not_joined: bool
 
     @property
     def stands(self) -> str:
@@ -111,6 +112,21 @@ def compared_with_lost(
     return collectives.compare_with_lost(_calls(nodes), lost, called, received, expected)
 
 
+def not_joined(nodes: Sequence[AttemptNode]) -> Finding | None:
+    """The one rank that did not come to where the others had met."""
+    apart = [rank for rank in _ranks(nodes) if rank.not_joined]
+    if len(apart) != 1:
+        return None
+    rank = apart[0]
+    finding = Finding(
+        f"rank {rank.number} has not come to where the other ranks meet; it {rank.stands}",
+        (rank.number,),
+        "",
+        rank.where,
+    )
+    return _with_node(finding, nodes)
+
+
 def node_of(nodes: Sequence[AttemptNode], rank: int) -> int | None:
     """The node that a rank runs on."""
     return next((node.node for node in nodes for each in _stand_ranks(node)
@@ -159,6 +175,7 @@ def _ranks(nodes: Sequence[AttemptNode]) -> list[_Rank]:
             str(rank.get("where") or ""),
             str(rank.get("waits_in") or ""),
             rank.get("ended") is True,
+            rank.get("not_joined") is True,
         )
         for node in nodes
         for rank in _stand_ranks(node)
@@ -192,6 +209,7 @@ def _plain(rank: Mapping[str, Any]) -> dict[str, Any]:
         "where": str(rank.get("where") or "")[:_TEXT],
         "waits_in": str(rank.get("waits_in") or "")[:_TEXT],
         "ended": rank.get("ended") is True,
+        "not_joined": rank.get("not_joined") is True,
         **(collectives.plain(rank) if "groups" in rank else {}),
     }
 

@@ -198,8 +198,15 @@ class Watches:
 
     def _last_positions(self, running: Mapping[int, Rank]) -> list[dict[str, Any]]:
         """Where those stand that still run when another one has failed."""
+        has_met = bool(self._joined_ranks.joined) and not self._all_joined
+        apart = {rank.rank for rank in self._joined_ranks.find_missing(running)} if has_met else ()
         return [
-            {"rank": rank, "where": self._describe(each), "waits_in": each.waits_in}
+            {
+                "rank": rank,
+                "where": self._describe(each),
+                "waits_in": each.waits_in,
+                "not_joined": rank in apart,
+            }
             for rank, each in self._glance(running).items()
         ]
 
