@@ -1,5 +1,7 @@
 """Data in and out: 1 GB and 10,000 small files, beside `cp -r`; a second job on the same data.
 
+1 GB also by the server's URL, as from another machine: every byte in requests, beside `curl`.
+
     python benchmarks/data.py [--rounds 3]
 
 Also how long `yard job validate` takes for 100 files, and the memory of command and server.
@@ -60,6 +62,29 @@ def up_and_down(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
     return {"up_s": sent - started, "down_s": got - sent}
 
 
+def by_url(variables: Mapping[str, str]) -> dict[str, str]:
+    """What makes commands send and get all bytes in requests, as from another machine."""
+    answer = subprocess.check_output([YARD, "server", "status", "-o", "json"], env=variables)
+    token = Path(variables["TORCHYARD_HOME"], "token").read_text().strip()
+    return {**variables, "TORCHYARD_URL": json.loads(answer)["url"], "TORCHYARD_TOKEN": token}
+
+
+def curl(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
+    """Up what the server stores as a blob, down what `up_and_down` has stored."""
+    remote = by_url(variables)
+    there = f"{remote['TORCHYARD_URL']}/v1/workspaces/default"
+    [file] = folder.rglob("*.bin")
+    sha256 = subprocess.check_output(["sha256sum", file], text=True).partition(" ")[0]
+    words = ["curl", "-sf", "-H", f"Authorization: Bearer {remote['TORCHYARD_TOKEN']}"]
+    started = time.monotonic()
+    run([*words, "-T", file, f"{there}/blobs/{sha256}"], variables)
+    sent = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=folder.parent) as back:
+        run([*words, "-o", f"{back}/large.bin", f"{there}/blobs/{sha256}"], variables)
+        got = time.monotonic()
+    return {"up_s": sent - started, "down_s": got - sent}
+
+
 def copy(folder: Path, variables: Mapping[str, str]) -> dict[str, float]:
     target = folder.parent / "copy"
     started = time.monotonic()
@@ -109,6 +134,14 @@ def main() -> None:
                 Case("cp -r", partial(copy, folder, variables)),
             ]
             compare(title, cases, rounds)
+            if make is make_large:
+                remote = [
+                    Case(
+                        "yard, by the server's URL", partial(up_and_down, folder, by_url(variables))
+                    ),
+                    Case("curl", partial(curl, folder, variables)),
+                ]
+                compare(f"{title}, as from another machine", remote, rounds)
         memory(variables)
         modes = [
             Case(f"a job with the 10,000 files, {mode}", partial(job_on, folder, variables, mode))

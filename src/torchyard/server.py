@@ -408,7 +408,7 @@ def run(options: Options) -> None:
     home_watch.watch(home)
     _log.warning("torchyard %s serves %s at %s", torchyard.__version__, home, entrance.url)
     try:
-        _serve(server, entrance.plain, app.state.handover, home)
+        _serve(server, entrance.plain, app.state.handover)
     finally:
         if entrance.own_tls is not None:
             entrance.own_tls.close()
@@ -417,14 +417,13 @@ def run(options: Options) -> None:
         lock.close()
 
 
-def _serve(server: uvicorn.Server, plain: socket.socket, files: Handover, home: Path) -> None:
+def _serve(server: uvicorn.Server, plain: socket.socket, handover: Handover) -> None:
     # uvicorn raises the signal again once it has ended, which would end this process here and now.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    files.listen(handed_sockets.of_files(home, os.getpid()))
     try:
         server.run(sockets=[plain])
     finally:
-        files.close()
+        handover.close()
 
 
 def _listening_as_before(options: Options) -> Options:
@@ -465,7 +464,7 @@ def _service(options: Options) -> home_service.HomeService | None:
 
 def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None) -> FastAPI:
     hosts = (*LOOPBACK_NAMES, entrance.host) if is_loopback(entrance.host) else ()
-    return create_app(
+    app = create_app(
         parts,
         hosts,
         entrance.tls.way,
@@ -476,6 +475,8 @@ def _app(options: Options, entrance: _Listeners, parts: Parts, sink: Sink | None
         services_at=_services_at(options),
         scoring_at=_scoring_at(options, entrance),
     )
+    app.state.handover.listen(handed_sockets.of_files(options.home, os.getpid()))
+    return app
 
 
 def _services_at(options: Options) -> ServicesAt:

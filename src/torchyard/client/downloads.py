@@ -2,7 +2,8 @@
 
 Owns: files that are whole or not there, paths that stay in their folder, several at a time.
 Leaves: which files to client/.
-Always: a file that was interrupted is requested again, then an error; never left half-written.
+Always: of a file that was interrupted the rest is requested, then all is an error; none is left
+half-written.
 """
 
 from __future__ import annotations
@@ -68,6 +69,21 @@ class _Reports:
 
 class _Stopped(Exception):
     """Another thread has failed, or the user has pressed Ctrl-C."""
+
+
+@dataclass
+class _Partial:
+    """What has come of a file; `mark` tells its content from any other, empty if unknown."""
+
+    draft: Path
+    written: int = 0
+    mark: str = ""
+
+    def range_headers(self) -> dict[str, str]:
+        """Ask for the rest alone, if the file is still the same."""
+        if not self.written or not self.mark:
+            return {}
+        return {"Range": f"bytes={self.written}-", "If-Range": self.mark}
 
 
 class Share(NamedTuple):
@@ -161,10 +177,10 @@ def _download_file(transport: Transport, file: RequestedFile, reports: _Reports)
         if _is_handed(transport, file, draft, reports):
             _replace(str(draft), file.target, reports)
             return
+        partial, add = _Partial(draft), reports.add or _ignore
         for _ in range(_TRIES):
-            if reports.add is not None:
-                reports.add(0)
-            if _download_to(transport, file.source, draft, reports.add):
+            add(0)
+            if _download_to(transport, file.source, partial, add):
                 _replace(str(draft), file.target, reports)
                 return
     finally:
@@ -181,8 +197,11 @@ def _is_handed(transport: Transport, file: RequestedFile, draft: Path, reports: 
     if not file.bundle or file.size_bytes <= _SMALL_BYTES:
         return False
     source = file.source.removeprefix(_folder_of(file.bundle))
-    add = reports.add or (lambda piece_bytes: None)
-    return handing.fetch(transport, file.bundle, source, str(draft), add)
+    return handing.fetch(transport, file.bundle, source, str(draft), reports.add or _ignore)
+
+
+def _ignore(piece_bytes: int) -> None:
+    pass
 
 
 def _folder_of(bundle: str) -> str:
@@ -253,30 +272,37 @@ def _draft(target: Path) -> Path:
 
 
 def _download_to(
-    transport: Transport, source: str, temporary: Path, add: Callable[[int], None] | None
+    transport: Transport,
+    source: str,
+    partial: _Partial,
+    add: Callable[[int], None],
 ) -> bool:
+    """Write the answer, or the rest of it if the file is still the same; whether all came."""
+    headers = partial.range_headers()
+    mode = "r+b" if headers else "wb"
     buffer = memoryview(bytearray(_READ_BYTES))
-    with transport.stream(source) as answer, open(temporary, "wb", buffering=0) as file:
+    with transport.stream(source, headers=headers) as answer, open(partial.draft, mode, 0) as file:
+        if answer.status != http.HTTPStatus.PARTIAL_CONTENT:
+            file.truncate(0)
+            add(-partial.written)
+            partial.written = 0
+        file.seek(partial.written)
+        partial.mark = answer.headers.get("ETag", "")
         promised = answer.headers.get("Content-Length")
-        written = 0
+        end = None if promised is None else partial.written + int(promised)
         while True:
             try:
                 count = answer.readinto(buffer)
             except (http.client.HTTPException, OSError):
-                count = 0
-                promised = "-1"
+                return False
             if not count:
                 # http.client says nothing when a body of known length ends early.
-                is_complete = promised is None or written == int(promised)
-                if not is_complete and add is not None:
-                    add(-written)
-                return is_complete
+                return end is None or partial.written == end
             left = buffer[:count]
             while left:
                 left = left[file.write(left) :]
-            written += count
-            if add is not None:
-                add(count)
+            partial.written += count
+            add(count)
 
 
 def below(folder: Path, path: str) -> Path:

@@ -1066,6 +1066,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workspaces/{workspace}/blobs/handed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put Handed
+         * @description Store the next file that was handed over at the server's socket for files.
+         *
+         *     Lines of JSON say how many bytes of it are here, the last one its sha256, or an error.
+         */
+        post: operations["put_handed_v1_workspaces__workspace__blobs_handed_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/workspaces/{workspace}/blobs/missing": {
         parameters: {
             query?: never;
@@ -1116,6 +1138,26 @@ export interface paths {
          *     the workspace: `data/digits/versions/1/files/a.bin`.
          */
         post: operations["bundle_v1_workspaces__workspace__bundle_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workspaces/{workspace}/bundle/handed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hand Out
+         * @description Hand each of `sources`, named as above, out at the server's socket for files.
+         */
+        post: operations["hand_out_v1_workspaces__workspace__bundle_handed_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3836,6 +3878,13 @@ export interface components {
             /** Max Total Trials */
             max_total_trials: unknown;
         };
+        /** Body_hand_out_v1_workspaces__workspace__bundle_handed_post */
+        Body_hand_out_v1_workspaces__workspace__bundle_handed_post: {
+            /** Sources */
+            sources: string[];
+            /** Ticket */
+            ticket: string;
+        };
         /** Body_history_v1_attempts__attempt_id__history_post */
         Body_history_v1_attempts__attempt_id__history_post: {
             /** First */
@@ -3910,6 +3959,11 @@ export interface components {
             base: string;
             /** Environment */
             environment: unknown;
+        };
+        /** Body_put_handed_v1_workspaces__workspace__blobs_handed_post */
+        Body_put_handed_v1_workspaces__workspace__blobs_handed_post: {
+            /** Ticket */
+            ticket: string;
         };
         /** Body_put_url_map_v1_workspaces__workspace__url_maps_put */
         Body_put_url_map_v1_workspaces__workspace__url_maps_put: {
@@ -7726,6 +7780,39 @@ export interface operations {
             };
         };
     };
+    put_handed_v1_workspaces__workspace__blobs_handed_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Body_put_handed_v1_workspaces__workspace__blobs_handed_post"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     missing_v1_workspaces__workspace__blobs_missing_post: {
         parameters: {
             query?: never;
@@ -7847,6 +7934,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    hand_out_v1_workspaces__workspace__bundle_handed_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Body_hand_out_v1_workspaces__workspace__bundle_handed_post"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             /** @description An error */
