@@ -70,7 +70,8 @@ def finish(
     if not is_told and root_cause.failed_node(nodes) is not None:
         services.wakeup.set()
         return
-    if went_well and (parsed := parse_job(job)).spec.outputs:
+    # Most have none: their document need not be parsed again.
+    if went_well and job.document.get("outputs") and (parsed := parse_job(job)).spec.outputs:
         if not registers and output_assets.are_named(parsed):
             services.wakeup.set()
             return
