@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import FrozenSet, Iterable
+from collections.abc import Iterable
 
 
 def encode(indexes: Iterable[int], length: int) -> str:
@@ -23,7 +23,7 @@ def encode(indexes: Iterable[int], length: int) -> str:
     return base64.urlsafe_b64encode(zlib.compress(bits, 9)).decode().rstrip("=")
 
 
-def decode(word: str, length: int) -> FrozenSet[int]:
+def decode(word: str, length: int) -> frozenset[int]:
     """
     Raises:
         ValueError: it was made for a list of another length, or by nobody.

@@ -50,9 +50,7 @@ class FakeLink:
             return
         assert query["of"] == files.sha256
         limit = self.cut_after.pop(0) if self.cut_after else -1
-        for block in transport.read_from(
-            files, int(query["offset"]), query.get("only", "")
-        ):
+        for block in transport.read_from(files, int(query["offset"]), query.get("only", "")):
             if 0 <= limit < len(block):
                 write(block[:limit])
                 self.sent_bytes += limit

@@ -94,7 +94,5 @@ class ChecksumStream(io.RawIOBase):
                 block, start = block[count:], start + count
         if _SYNC_FILE_RANGE is not None and (offset + len(part)) % PART_BYTES == 0:
             # What goes wrong in the background, fsync reports.
-            _SYNC_FILE_RANGE(
-                descriptor, ctypes.c_int64(offset), ctypes.c_int64(len(part)), _WRITE
-            )
+            _SYNC_FILE_RANGE(descriptor, ctypes.c_int64(offset), ctypes.c_int64(len(part)), _WRITE)
         return crc32

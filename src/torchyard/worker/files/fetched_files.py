@@ -66,9 +66,7 @@ class FetchedFiles:
             source = sources.get(entry.sha256)
             if source is not None and not self._have(entry)[1]:
                 self._copy(source, entry)
-        missing = [
-            index for index, entry in enumerate(self._entries) if not self._have(entry)[1]
-        ]
+        missing = [index for index, entry in enumerate(self._entries) if not self._have(entry)[1]]
         self._entries = [self._entries[index] for index in missing]
         return missing
 

@@ -217,7 +217,6 @@ class _Fetching:
         finally:
             fetched.close()
 
-
     def _tell(self, part: str, size_bytes: int, missing_bytes: int) -> None:
         if part != "environment" or not missing_bytes:
             return
