@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/node_environment.py [--megabytes 1000] [--nodes 4]
 
 Node folders on this machine ask a real server at once, two workers each, through the routes that
-nodes use: the bytes that the server sends, and the seconds until the last worker has it. Beside
-it: `cp -r` and `tar | tar` of the same folder into as many folders, one after the other, which
+nodes use: the bytes that the server sends, and the seconds until the last worker has it. Then they
+ask for a second environment, half of whose bytes are in files of the first. Beside the first one:
+`cp -r` and `tar | tar` of the same folder into as many folders, one after the other, which
 know nothing of checks, of cut connections or of who else asks.
 """
 
@@ -77,6 +78,18 @@ def make_environment(folder: Path, megabytes: int) -> None:
         (part / f"module{number}.py").write_bytes(chance.randbytes(left // 5 // 10_000))
 
 
+def make_second(first: Path, folder: Path) -> None:
+    """The first one with other content in every other file."""
+    shutil.copytree(first, folder, symlinks=True)
+    packages = next((folder / "lib").glob("python3*/site-packages"))
+    chance = random.Random(1)
+    for number, file in enumerate(sorted(file for file in packages.rglob("*") if file.is_file())):
+        if number % 2:
+            size = file.stat().st_size
+            block = chance.randbytes(min(size, 1 << 20))
+            file.write_bytes((block * (size // len(block) + 1))[:size])
+
+
 def ask(site: RemoteSite, environment: Path, plan: plans.LaunchPlan, nodes: int) -> None:
     plan_file = site.node_folder / "plan.json"
     site.node_folder.mkdir(exist_ok=True)
@@ -135,14 +148,20 @@ def main() -> None:
         environment = Path(folder, "home", "environments", "benchmark")
         environment.parent.mkdir(exist_ok=True)
         make_environment(environment, options.megabytes)
+        second = environment.with_name("second")
+        make_second(environment, second)
         job = site.submit(command="sleep 600")
-        body = {**site.plan(job), "environment": str(environment), "environment_hash": "benchmark"}
-        body["environment_mark"] = mark_of(environment)
-        body["node_folder"] = str(site.node_folder)
-        plan = plans.from_json(json.dumps(body))
-        site.parts.services.launches.keep(plan)
-        print(f"an environment of {_size(environment) / 1e6:,.0f} MB in 10,000 files:")
-        ask(site, environment, plan, options.nodes)
+        for folder_asked, title in ((environment, "an"), (second, "a second")):
+            body = {**site.plan(job), "environment": str(folder_asked)}
+            body["environment_hash"] = folder_asked.name
+            body["environment_mark"] = mark_of(folder_asked)
+            body["node_folder"] = str(site.node_folder)
+            plan = plans.from_json(json.dumps(body))
+            site.parts.services.launches.keep(plan)
+            size_mb = _size(folder_asked) / 1e6
+            print(f"{title} environment of {size_mb:,.0f} MB in 10,000 files:", flush=True)
+            ask(site, folder_asked, plan, options.nodes)
+        print("peers, of the first one:")
         top = Path(folder)
         peer("cp -r", environment, top, options.nodes, 'cp -r "$1" "$2"')
         peer("tar | tar", environment, top, options.nodes, 'tar -C "$1" -c . | tar -C "$2" -x')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -100,6 +101,9 @@ def test_only_the_attempts_own_token_gets_its_plan_and_its_files(site: RemoteSit
             assert plan["report_token"].encode() not in body
     status, body = _ask(site, plan["attempt_id"], "/plan", plan["report_token"])
     assert status == 200 and json.loads(body)["environment_mark"]
+    status, body = _ask(site, plan["attempt_id"], "/environment", plan["report_token"])
+    files = f"/environment/files?of={hashlib.sha256(body).hexdigest()}&only=nonsense"
+    assert _ask(site, plan["attempt_id"], files, plan["report_token"])[0] == 400
     assert _ask(site, plan["attempt_id"], "/environment?part=../..", plan["report_token"])[0] == 400
     status, _ = _ask(site, plan["attempt_id"], "/environment/files?of=x", plan["report_token"])
     assert status == 409

@@ -64,6 +64,23 @@ def test_older_ones_are_deleted_by_the_rule_and_one_by_hand(running: Checkpointe
         running.load(step=9)
 
 
+def test_a_save_is_durable_where_an_older_one_can_not_be_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ".deleted-step-00000001").touch()  # where it would be moved to
+    checkpointer = Checkpointer(tmp_path, keep_last=1)
+    checkpointer.save(1, weights()).wait(120)
+    with caplog.at_level(logging.WARNING):
+        assert checkpointer.save(2, weights()).wait(120).name == "step-00000002"
+        checkpointer.wait(60)
+    assert "old checkpoints in" in caplog.text and "can't be deleted" in caplog.text
+    assert [info.step for info in checkpointer.list()] == [1, 2]
+    (tmp_path / ".deleted-step-00000001").unlink()
+    checkpointer.save(3, weights())
+    checkpointer.close()
+    assert [info.step for info in checkpointer.list()] == [3]
+
+
 def test_a_writer_that_is_killed_is_replaced_and_its_copy_is_written(
     running: Checkpointer, caplog: pytest.LogCaptureFixture
 ) -> None:

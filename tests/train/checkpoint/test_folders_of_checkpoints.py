@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,13 @@ def test_a_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
     folders.verify(info)
     (info.path / "manifest.json").unlink()
     assert folders.checkpoints(tmp_path) == {}
+
+
+def test_the_sums_in_a_manifest_are_zlibs(tmp_path: Path) -> None:
+    info = save(tmp_path, weights())
+    for name, file in info.files.items():
+        content = (info.path / name).read_bytes()
+        assert (len(content), zlib.crc32(content)) == (file.size_bytes, file.crc32)
 
 
 def test_a_manifest_that_is_cut_off_or_changed_is_none(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_a_share_of_several_blocks_is_what_its_sum_says(tmp_path: Path) -> None:
     indexes = [MetadataIndex(f"item{number}") for number in range(len(items))]
     share = shares.write_share(tmp_path, 0, indexes, lambda number: items[number])
     file = tmp_path / share.name
-    assert file.stat().st_size == share.file.size_bytes > 2 * checksum_stream._BLOCK_BYTES
+    assert file.stat().st_size == share.file.size_bytes > 2 * checksum_stream.PART_BYTES
     assert folders.file_sum(file) == share.file
     content = file.read_bytes()
     for index, item in zip(indexes, items, strict=True):
@@ -33,10 +33,14 @@ def test_a_share_of_several_blocks_is_what_its_sum_says(tmp_path: Path) -> None:
         assert torch.equal(torch.load(part), item)
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_tensor_is_what_is_reported(tmp_path: Path) -> None:
+# The second one is written by several threads, of which some can't.
+@pytest.mark.parametrize(("tensor_mb", "disk_mb"), [(4, 1), (64, 20)])
+def test_a_disk_that_is_full_in_the_middle_of_a_tensor_is_what_is_reported(
+    tmp_path: Path, tensor_mb: int, disk_mb: int
+) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    tensor = torch.ones(1 << 20)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    tensor = torch.ones(tensor_mb << 18)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (disk_mb << 20, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
             shares.write_share(tmp_path, 0, [MetadataIndex("item")], lambda number: tensor)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class FakeLink:
             return
         assert query["of"] == files.sha256
         limit = self.cut_after.pop(0) if self.cut_after else -1
-        for block in transport.read_from(files, int(query["offset"])):
+        for block in transport.read_from(files, int(query["offset"]), query.get("only", "")):
             if 0 <= limit < len(block):
                 write(block[:limit])
                 self.sent_bytes += limit
@@ -142,6 +143,84 @@ def test_the_same_folder_is_used_where_the_node_sees_it(
     # Another machine may have a folder of the same name, of a build of its own.
     os.utime(environment / "pyvenv.cfg", (1, 1))
     assert bring(plan, link, cache, in_place=True) != environment
+
+
+@pytest.fixture
+def second(environment: Path, tmp_path: Path) -> Path:
+    """Another environment, with most of the first one's files and one of its own."""
+    folder = tmp_path / "server" / "def456"
+    shutil.copytree(environment, folder, symlinks=True)
+    packages = next((folder / "lib").glob("python*")) / "site-packages" / "package"
+    packages.chmod(0o755)
+    (packages / "own.bin").write_bytes(os.urandom(100_000))
+    (packages / "__init__.py").write_text("value = 2\n")
+    packages.chmod(0o555)
+    return folder
+
+
+def bring_second(second: Path, tmp_path: Path, cache: NodeCache, **faults: Any) -> tuple[Path, int]:
+    link = FakeLink(second, tmp_path / "kept")
+    vars(link).update(faults)
+    folder = bring(replace(plan_of(second), environment_hash="def456"), link, cache)
+    return folder, link.sent_bytes
+
+
+def test_a_second_environment_brings_only_the_files_that_the_first_one_lacks(
+    environment: Path, link: FakeLink, cache: NodeCache, second: Path, tmp_path: Path
+) -> None:
+    first = bring(plan_of(environment), link, cache)
+    folder, sent_bytes = bring_second(second, tmp_path, cache)
+    assert 100_000 < sent_bytes < 102_000
+    for file in sorted(second.rglob("*")):
+        path = file.relative_to(second)
+        if file.is_file() and path.parts[0] == "lib":
+            copy = folder / path
+            assert copy.read_bytes() == file.read_bytes()
+            assert copy.stat().st_mode == file.stat().st_mode
+            assert copy.stat().st_mtime_ns == file.stat().st_mtime_ns
+            assert copy.stat().st_nlink == 1  # a job that writes to it changes no other one
+    assert (first / "bin" / "tool").read_text() != (folder / "bin" / "tool").read_text()
+
+
+def test_a_file_that_was_changed_on_the_node_is_fetched(
+    environment: Path, link: FakeLink, cache: NodeCache, second: Path, tmp_path: Path
+) -> None:
+    first = bring(plan_of(environment), link, cache)
+    (large,) = first.glob("lib/python*/site-packages/package/large.bin")
+    stat = large.stat()
+    large.write_bytes(b"\1" * stat.st_size)
+    os.utime(large, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
+    folder, sent_bytes = bring_second(second, tmp_path, cache)
+    assert sent_bytes > 3 << 20
+    (copy,) = folder.glob("lib/python*/site-packages/package/large.bin")
+    (original,) = second.glob("lib/python*/site-packages/package/large.bin")
+    assert copy.read_bytes() == original.read_bytes()
+
+
+def test_a_cut_connection_goes_on_where_it_ended_among_the_files_that_are_missing(
+    environment: Path, link: FakeLink, cache: NodeCache, second: Path, tmp_path: Path
+) -> None:
+    bring(plan_of(environment), link, cache)
+    folder, sent_bytes = bring_second(second, tmp_path, cache, cut_after=[10, 40_000])
+    assert 100_000 < sent_bytes < 102_000
+    (copy,) = folder.glob("lib/python*/site-packages/package/own.bin")
+    (original,) = second.glob("lib/python*/site-packages/package/own.bin")
+    assert copy.read_bytes() == original.read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"0" * 64, gzip.compress(b"[1]"), b"\x1f\x8b\x08"])
+def test_a_first_environment_whose_list_can_not_be_read_is_left_out(
+    environment: Path,
+    link: FakeLink,
+    cache: NodeCache,
+    second: Path,
+    tmp_path: Path,
+    content: bytes,
+) -> None:
+    first = bring(plan_of(environment), link, cache)
+    (first.parent / "list").write_bytes(content)
+    _, sent_bytes = bring_second(second, tmp_path, cache)
+    assert sent_bytes > 3 << 20
 
 
 def test_the_copy_equals_the_folder_but_for_the_paths_of_this_node(

@@ -104,8 +104,8 @@ def add_object(version: Version, name: str, write: Callable[[Any], None]) -> Non
     part = file.with_name(f".{file.name}.part")
     try:
         with open(part, "wb", buffering=0) as stream:
-            summed = ChecksumStream(stream)
-            summed.fill(write)
+            with ChecksumStream(stream) as summed:
+                summed.fill(write)
             os.fsync(stream.fileno())
     except BaseException:
         with contextlib.suppress(OSError):

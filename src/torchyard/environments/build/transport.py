@@ -12,14 +12,14 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchyard.base import files
-from torchyard.base.errors import Conflict, NotFound
-from torchyard.shared import locks
+from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.shared import index_sets, locks
 from torchyard.shared.environment_mark import mark_of
 
 ENVIRONMENT, PYTHON = "environment", "python"
@@ -73,13 +73,30 @@ def file_list(
     return FileList(root, written)
 
 
-def read_from(file_list: FileList, offset: int) -> Iterator[bytes]:
+def read_from(file_list: FileList, offset: int, only: str = "") -> Iterator[bytes]:
     """The bytes of all files, one after the other in the order of the list, from `offset` on.
 
     Ends early where a file has changed since: its receiver asks again.
+
+    Args:
+        only: which files, as an index set; without it, all.
+
+    Raises:
+        InvalidInput: `only` is not one of this list.
     """
+    entries = json.loads(gzip.decompress(file_list.content))["files"]
+    if only:
+        try:
+            chosen = index_sets.decode(only, len(entries))
+        except ValueError as error:
+            raise InvalidInput(f"`only` does not name files of the list: {error}") from error
+        entries = [entry for index, entry in enumerate(entries) if index in chosen]
+    return _joined(_blocks(str(file_list.root), entries, offset))
+
+
+def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
     pending = bytearray()  # each block costs the server the same, however small
-    for block in _blocks(file_list, offset):
+    for block in blocks:
         if not pending and len(block) >= _BLOCK_BYTES:
             yield block
             continue
@@ -91,9 +108,8 @@ def read_from(file_list: FileList, offset: int) -> Iterator[bytes]:
         yield bytes(pending)
 
 
-def _blocks(file_list: FileList, offset: int) -> Iterator[bytes]:
-    root = str(file_list.root)
-    for path, _, size, *_ in json.loads(gzip.decompress(file_list.content))["files"]:
+def _blocks(root: str, entries: Collection[Any], offset: int) -> Iterator[bytes]:
+    for path, _, size, *_ in entries:
         if offset >= size:
             offset -= size
             continue

@@ -68,8 +68,9 @@ def get_environment(
     of: str,
     part: str = transport.ENVIRONMENT,
     offset: Annotated[int, Query(ge=0)] = 0,
+    only: str = "",
 ) -> StreamingResponse:
-    """The bytes of all files of the list whose sha256 is `of`."""
+    """The bytes of all files of the list whose sha256 is `of`, or of those that `only` names."""
     files = _files(services, attempt_id, part)
     if files.sha256 != of:
         raise Conflict(
@@ -77,7 +78,7 @@ def get_environment(
             "nothing needs to be done: the node asks again",
             code="environment_changed",
         )
-    blocks: Iterator[bytes] = transport.read_from(files, offset)
+    blocks: Iterator[bytes] = transport.read_from(files, offset, only)
     return StreamingResponse(blocks, media_type=_BYTES)
 
 

@@ -1,27 +1,39 @@
 """A file that is counted and summed while it is written.
 
-Leaves: what is written to shares.py and to Nebula's layer.
+Owns: the file's bytes, and the threads that write them.
+Leaves: what is written to shares.py and to Nebula's layer; which library sums to checksums.py.
+Always: `write` returns when its bytes are with the kernel: their memory may change then.
 """
 
 from __future__ import annotations
 
 import ctypes
 import io
-import zlib
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
+
+from torchyard.train.checkpoint import checksums
 
 # Linux's sync_file_range(2): begin to write a file's pages to the disk, and don't wait.
 _SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
 _WRITE = 2
-_BLOCK_BYTES = 16 << 20
+# What one thread sums and writes while others do the next ones; its ends are multiples of it.
+PART_BYTES = 16 << 20
+# The kernel writes to a file for one thread at a time: the others sum meanwhile.
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 class ChecksumStream(io.RawIOBase):
-    """Count and sum what is written to a file; the disk writes each block during the next one."""
+    """Count and sum what is written to an empty file; the disk writes each part during the next.
+
+    Its threads end when it is closed; the file stays open.
+    """
 
     def __init__(self, file: Any) -> None:
         self._file = file
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="checkpoint-file")
         self.size_bytes = 0
         self.crc32 = 0
         self._error: OSError | None = None
@@ -42,25 +54,45 @@ class ChecksumStream(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
+    def close(self) -> None:
+        self._pool.shutdown()
+        super().close()
+
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), _BLOCK_BYTES):
-            block = view[start : start + _BLOCK_BYTES]
-            self.crc32 = zlib.crc32(block, self.crc32)
-            self._write_block(block)
-        return len(view)
-
-    def _write_block(self, block: memoryview) -> None:
-        start = self.size_bytes
-        self.size_bytes += len(block)
+        parts: list[tuple[memoryview, int]] = []
+        start = 0
+        while start < len(view):
+            offset = self.size_bytes + start
+            part = view[start : start + PART_BYTES - offset % PART_BYTES]
+            parts.append((part, offset))
+            start += len(part)
         try:
-            while block:
-                block = block[self._file.write(block) :]
+            if len(parts) == 1:
+                self.crc32 = self._write_part(*parts[0], self.crc32)
+            else:
+                self._write_parts(parts)
         except OSError as error:
             self._error = error
             raise
-        if _SYNC_FILE_RANGE is not None and self.size_bytes - start == _BLOCK_BYTES:
+        self.size_bytes += len(view)
+        return len(view)
+
+    def _write_parts(self, parts: list[tuple[memoryview, int]]) -> None:
+        futures = [self._pool.submit(self._write_part, *part, 0) for part in parts]
+        wait(futures)
+        for (part, _), future in zip(parts, futures, strict=True):
+            self.crc32 = checksums.combine(self.crc32, future.result(), len(part))
+
+    def _write_part(self, part: memoryview, offset: int, crc32: int) -> int:
+        descriptor = self._file.fileno()
+        for start in range(0, len(part), checksums.BLOCK_BYTES):
+            block = part[start : start + checksums.BLOCK_BYTES]
+            crc32 = checksums.crc32(block, crc32)
+            while block:
+                count = os.pwrite(descriptor, block, offset + start)
+                block, start = block[count:], start + count
+        if _SYNC_FILE_RANGE is not None and (offset + len(part)) % PART_BYTES == 0:
             # What goes wrong in the background, fsync reports.
-            _SYNC_FILE_RANGE(
-                self._file.fileno(), ctypes.c_int64(start), ctypes.c_int64(_BLOCK_BYTES), _WRITE
-            )
+            _SYNC_FILE_RANGE(descriptor, ctypes.c_int64(offset), ctypes.c_int64(len(part)), _WRITE)
+        return crc32

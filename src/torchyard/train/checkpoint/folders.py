@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from torchyard.train.checkpoint import checksums
 from torchyard.train.checkpoint.errors import CheckpointError
 
 # A newer format keeps the manifest's keys: else it is taken for no checkpoint, and not refused.
@@ -32,7 +33,6 @@ _PART = ".manifest.part"
 TEMPORARY = ".saving-"
 _DELETED = ".deleted-"
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
-_READ_BYTES = 4 << 20
 # Threads that read files at once.
 _READERS = 4
 
@@ -249,22 +249,18 @@ def sum_of(content: bytes) -> FileSum:
 
 
 def file_sum(path: Path) -> FileSum:
-    crc32 = size_bytes = 0
-    with open(path, "rb") as file:
-        while block := file.read(_READ_BYTES):
-            crc32 = zlib.crc32(block, crc32)
-            size_bytes += len(block)
-    return FileSum(size_bytes, crc32)
+    return FileSum(*checksums.file_crc32(path))
 
 
 def _difference(path: Path, expected: FileSum) -> str:
     try:
-        actual = file_sum(path)
+        size_bytes = path.stat().st_size
+        if size_bytes != expected.size_bytes:
+            return f"has {size_bytes} bytes instead of {expected.size_bytes}"
+        is_same = file_sum(path) == expected
     except OSError as error:
         return f"can't be read ({error.strerror})"
-    if actual.size_bytes != expected.size_bytes:
-        return f"has {actual.size_bytes} bytes instead of {expected.size_bytes}"
-    return "" if actual == expected else "has another checksum than when it was written"
+    return "" if is_same else "has another checksum than when it was written"
 
 
 def _body_crc32(body: Mapping[str, Any]) -> int:

@@ -50,8 +50,17 @@ class Notice:
 
 @dataclass(frozen=True)
 class Saved:
+    """It is durable; checkpoints that it replaces are deleted next."""
+
     number: int
     path: Path
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """Nothing is left to do for it, so its buffer is free."""
+
+    number: int
 
 
 @dataclass(frozen=True)

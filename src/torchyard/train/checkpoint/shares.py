@@ -45,15 +45,15 @@ def write_share(
     name = f"__{rank}_0.distcp"
     storage: dict[MetadataIndex, Any] = {}
     with open(folder / name, "wb", buffering=0) as file:
-        stream = ChecksumStream(file)
-        for number, index in enumerate(indexes):
-            start = stream.size_bytes
-            data = read(number)
-            if isinstance(data, bytes):
-                stream.write(data)
-            else:
-                stream.fill(partial(torch.save, _compact(data)))
-            storage[index] = _StorageInfo(name, start, stream.size_bytes - start)
+        with ChecksumStream(file) as stream:
+            for number, index in enumerate(indexes):
+                start = stream.size_bytes
+                data = read(number)
+                if isinstance(data, bytes):
+                    stream.write(data)
+                else:
+                    stream.fill(partial(torch.save, _compact(data)))
+                storage[index] = _StorageInfo(name, start, stream.size_bytes - start)
         os.fsync(file.fileno())
     return Share(name, FileSum(stream.size_bytes, stream.crc32), storage)
 

@@ -20,7 +20,7 @@ import torch
 from torchyard.train.checkpoint import folders, messages
 from torchyard.train.checkpoint.commits import Commit, SaveRequest
 from torchyard.train.checkpoint.errors import CheckpointError
-from torchyard.train.checkpoint.messages import Assigned, Failed, Notice, Save, Saved
+from torchyard.train.checkpoint.messages import Assigned, Cleaned, Failed, Notice, Save, Saved
 from torchyard.train.checkpoint.shares import ItemData
 from torchyard.train.checkpoint.staging import mapped
 
@@ -47,8 +47,6 @@ class _Writer:
         request = message.request
         try:
             info = self._commit(message)
-            if request.rank == request.leader:
-                self._clean(request)
         except CheckpointError as error:
             self._send(Failed(message.number, error.message, error.hint))
         except Exception as error:  # such as a state that can't be unpickled here
@@ -56,6 +54,9 @@ class _Writer:
             self._send(Failed(message.number, text, ""))
         else:
             self._send(Saved(message.number, info.path))
+            if request.rank == request.leader:
+                self._clean(request)
+            self._send(Cleaned(message.number))
 
     def _commit(self, message: Save) -> folders.CheckpointInfo:
         view = self._views.get(message.buffer)
@@ -79,13 +80,17 @@ class _Writer:
         ).run()  # fmt: skip
 
     def _clean(self, request: SaveRequest) -> None:
-        """Delete what no rule keeps, and what killed writers left."""
-        metrics = {step: info.metric for step, info in folders.checkpoints(request.folder).items()}
-        for step in request.retention.expired(metrics):
-            folders.delete(request.folder, step)
-        folders.remove_stale(request.folder, request.session, request.step)
+        """Delete what no rule keeps, and what killed writers left; the next save tries again."""
+        try:
+            checkpoints = folders.checkpoints(request.folder)
+            metrics = {step: info.metric for step, info in checkpoints.items()}
+            for step in request.retention.expired(metrics):
+                folders.delete(request.folder, step)
+            folders.remove_stale(request.folder, request.session, request.step)
+        except OSError as error:
+            self._send(Notice(f"old checkpoints in {request.folder} can't be deleted: {error}"))
 
-    def _send(self, message: Assigned | Notice | Saved | Failed) -> None:
+    def _send(self, message: Assigned | Cleaned | Notice | Saved | Failed) -> None:
         try:
             messages.send(self._connection, pickle.dumps(message))
         except OSError:

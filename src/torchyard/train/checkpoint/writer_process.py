@@ -21,7 +21,7 @@ from torchyard.train import writing_process
 from torchyard.train.checkpoint import locks, messages
 from torchyard.train.checkpoint.commits import SaveRequest
 from torchyard.train.checkpoint.errors import CheckpointError
-from torchyard.train.checkpoint.messages import Assigned, Failed, Notice, Save, Saved
+from torchyard.train.checkpoint.messages import Assigned, Cleaned, Failed, Notice, Save, Saved
 from torchyard.train.checkpoint.staging import Buffer, Staged
 from torchyard.train.writing_process import WritingProcess
 
@@ -91,7 +91,7 @@ class WriterProcess:
         return state
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return when nothing is left to write; False when the time is over."""
+        """Return when nothing is left to write or to delete; False when the time is over."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._handed, timeout_s)
 
@@ -133,7 +133,7 @@ class WriterProcess:
     def give_up(self, reason: str) -> None:
         text = f"the process that writes checkpoints {reason}"
         for handed in list(self._handed.values()):
-            self._finish(handed, None, CheckpointError(text, "see what it printed"))
+            self._fail(handed, CheckpointError(text, "see what it printed"))
 
     def _send(self, message: Save) -> None:
         assert self._writer.connection is not None
@@ -159,16 +159,22 @@ class WriterProcess:
             if isinstance(message, Assigned):
                 handed.state.share = message.positions
             elif isinstance(message, Saved):
+                handed.state.finish(message.path)
+            elif isinstance(message, Cleaned):
                 self._writer.worked()
-                self._finish(handed, message.path, None)
+                self._release(handed)
             elif isinstance(message, Failed):
                 _LOG.warning("%s", message.message)
-                self._finish(handed, None, CheckpointError(message.message, message.hint))
+                self._fail(handed, CheckpointError(message.message, message.hint))
 
-    def _finish(self, handed: _Handed, path: Path | None, error: CheckpointError | None) -> None:
+    def _fail(self, handed: _Handed, error: CheckpointError) -> None:
+        if handed.state.path is None:
+            handed.state.finish(None, error)
+        self._release(handed)
+
+    def _release(self, handed: _Handed) -> None:
         del self._handed[handed.message.number]
         self._busy.discard(handed.message.buffer)
-        handed.state.finish(path, error)
         self._changed.notify_all()
 
 

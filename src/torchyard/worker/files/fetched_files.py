@@ -1,6 +1,7 @@
 """Write the files of a list from one stream of bytes, which may be cut off and go on.
 
-Owns: which bytes belong to which file, checking each file, where to go on.
+Owns: which bytes belong to which file, checking each file, where to go on; copying those that are
+elsewhere on the node.
 Leaves: the stream to its callers.
 Always: a file that is whole has the right sha256; a link is never followed, and nothing but the
 list's files is written.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,31 @@ class FetchedFiles:
         self._digest = hashlib.sha256()
         self._damaged = 0
 
+    def copy(self, sources: Mapping[str, str]) -> list[int]:
+        """Copy what is on this node already; the stream has the other files alone.
+
+        A file that is not what its sha256 says, or can't be read, is left to the stream. It is a
+        copy, and no link: a job that writes to its environment changes no other one.
+
+        Args:
+            sources: paths by sha256.
+
+        Returns:
+            The positions of the stream's files in the list.
+        """
+        for entry in self._entries:
+            source = sources.get(entry.sha256)
+            if source is not None and not self._have(entry)[1]:
+                self._copy(source, entry)
+        missing = [index for index, entry in enumerate(self._entries) if not self._have(entry)[1]]
+        self._entries = [self._entries[index] for index in missing]
+        return missing
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the stream."""
+        return sum(entry.size for entry in self._entries)
+
     def begin(self) -> int:
         """The offset in the stream from which `write` is given bytes."""
         self.close()
@@ -72,11 +98,7 @@ class FetchedFiles:
             if self._file < 0:
                 raise OSError("the server sent more than the files of its list")
             left = self._entries[self._index].size - self._written
-            part = view[:left]
-            count = os.write(self._file, part)
-            self._digest.update(part[:count])
-            self._written += count
-            view = view[count:]
+            view = view[self._append(view[:left]) :]
         self._end_whole_files()
 
     def end(self) -> None:
@@ -124,6 +146,24 @@ class FetchedFiles:
                 for block in iter(lambda: opened.read(_BLOCK_BYTES), b""):
                     self._digest.update(block)
 
+    def _append(self, part: memoryview) -> int:
+        count = os.write(self._file, part)
+        self._digest.update(part[:count])
+        self._written += count
+        return count
+
+    def _copy(self, source: str, entry: FileEntry) -> None:
+        self._open(entry, 0)
+        for block in _blocks(source):
+            view = memoryview(block)
+            while view:
+                view = view[self._append(view) :]
+        self.close()
+        if self._digest.hexdigest() == entry.sha256:
+            self._seal(entry)
+        else:
+            os.unlink(self._target(entry))
+
     def _finish(self, entry: FileEntry) -> None:
         target = self._target(entry)
         self.close()
@@ -137,6 +177,11 @@ class FetchedFiles:
                     "check the network and the disk of that node",
                 )
             raise OSError(f"`{entry.path}` was damaged in transit")
+        self._seal(entry)
+
+    def _seal(self, entry: FileEntry) -> None:
+        """The file is whole: its mode, and the time by which that is known."""
+        target = self._target(entry)
         os.chmod(target, entry.mode & 0o777)
         os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
 
@@ -151,3 +196,13 @@ class FetchedFiles:
 
     def _target(self, entry: FileEntry) -> str:
         return os.path.join(self._folder, entry.path)
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    """What can be read of a file that others may remove meanwhile."""
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                yield block
+    except OSError:
+        return

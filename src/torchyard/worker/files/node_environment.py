@@ -1,7 +1,7 @@
 """The job's environment, on a node that may not see the server's disk.
 
-Owns: using the server's folder where it is the same one, else fetching its files and its Python,
-putting in the paths that they have here.
+Owns: using the server's folder where it is the same one, else fetching of its files and its Python
+what no other environment of the node has, putting in the paths that they have here.
 Leaves: where they are kept, and for how long, to node_cache.py; what is sent to the server's
 environments/build/transport.py.
 Always: each file is checked by its sha256; nothing is written outside of the folder, also when the
@@ -17,12 +17,12 @@ import json
 import os
 import subprocess
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torchyard.shared import disk
+from torchyard.shared import disk, index_sets
 from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.environment_mark import mark_of
 from torchyard.shared.failures import Failure
@@ -42,14 +42,20 @@ _CHECK_S = 60.0
 _BESIDE = b"$ORIGIN/../lib"
 _HEAD_BYTES = 512
 _CHANGED = "environment_changed"
+# Of what names the files that are asked for: proxies refuse long addresses.
+_MOST_CHARACTERS = 4000
 
 
 @dataclass(frozen=True)
 class FileList:
-    """What the server says of a folder; `sha256` names the list."""
+    """What the server says of a folder, `content` as it was sent; `sha256` names the list."""
 
-    sha256: str
+    content: bytes
     body: Mapping[str, Any]
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
 
     @property
     def size_bytes(self) -> int:
@@ -130,7 +136,6 @@ class _Fetching:
 
     def _make_environment(self, draft: Path) -> None:
         files = self._list("environment")
-        self._say(f"fetching the environment from the server, {size_text(files.size_bytes)}")
         self._fetch("environment", files, draft)
         python = files.body.get("python") or {}
         program = self._python(python) if python else None
@@ -167,20 +172,18 @@ class _Fetching:
     def _asked(self, part: str) -> FileList:
         blocks: list[bytes] = []
         self._link.download(f"/environment?part={part}", blocks.append)
-        content = b"".join(blocks)
         try:
-            body = json.loads(gzip.decompress(content))
+            return _read_list(b"".join(blocks))
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise OSError(f"the list of the environment's files is damaged: {error}") from error
-        return FileList(hashlib.sha256(content).hexdigest(), body)
 
     def _fetch(self, part: str, files: FileList, draft: Path) -> None:
         """All files of the list, below `draft`; what is there already is not fetched again."""
         noted = draft / _LIST
-        if not noted.exists() or noted.read_text() != files.sha256:
+        if not noted.exists() or noted.read_bytes() != files.content:
             node_cache.remove_tree(draft)
             draft.mkdir(mode=0o700)
-            noted.write_text(files.sha256)
+            noted.write_bytes(files.content)
         tree = draft / _TREE
         tree.mkdir(mode=0o700, exist_ok=True)
         for path, _ in files.body["folders"]:
@@ -193,12 +196,17 @@ class _Fetching:
 
         def once() -> None:
             offset = fetched.begin()
-            if offset < files.size_bytes:
+            if offset < fetched.size_bytes:
                 path = f"/environment/files?part={part}&of={files.sha256}&offset={offset}"
-                self._link.download(path, fetched.write)
+                self._link.download(f"{path}&only={only}" if only else path, fetched.write)
             fetched.end()
 
         try:
+            missing = fetched.copy(_sources(draft.parent, {entry.sha256 for entry in entries}))
+            only = "" if len(missing) == len(entries) else index_sets.encode(missing, len(entries))
+            if len(only) > _MOST_CHARACTERS:
+                fetched, only = FetchedFiles(tree, entries), ""
+            self._tell(part, files.size_bytes, fetched.size_bytes)
             retry(once, self._stopped)
         except OSError as error:
             if disk.is_to_blame(error):
@@ -208,6 +216,38 @@ class _Fetching:
             raise
         finally:
             fetched.close()
+
+    def _tell(self, part: str, size_bytes: int, missing_bytes: int) -> None:
+        if part != "environment" or not missing_bytes:
+            return
+        here = f"; {size_text(size_bytes - missing_bytes)} are on this node already"
+        self._say(
+            f"fetching the environment from the server, {size_text(missing_bytes)}"
+            f"{here if missing_bytes < size_bytes else ''}"
+        )
+
+
+def _read_list(content: bytes) -> FileList:
+    return FileList(content, json.loads(gzip.decompress(content)))
+
+
+def _sources(folder: Path, sums: Collection[str]) -> dict[str, str]:
+    """Where files of these sha256 are in the folders that were fetched before.
+
+    They may have been changed or removed since; whoever copies them finds out.
+    """
+    sources: dict[str, str] = {}
+    for top in folder.iterdir():
+        if top.name.startswith("."):
+            continue
+        try:
+            body = _read_list((top / _LIST).read_bytes()).body
+            for path, _, _, _, sha256 in body["files"]:
+                if sha256 in sums:
+                    sources[sha256] = str(top / _TREE / relative_path(str(path)))
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error, Failure):
+            continue  # such as one that an older version fetched
+    return sources
 
 
 def _finish(tree: Path, body: Mapping[str, Any], program: Path | None, final: Path) -> None:
