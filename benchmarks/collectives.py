@@ -89,7 +89,7 @@ def _loop(python: Path, folder: Path, options: argparse.Namespace, ask: bool = F
     if ask:
         for with_lines in (False, True, True):
             begin = time.perf_counter()
-            found = rank_calls.read(sorted(folder.iterdir()), 30.0, with_lines=with_lines)
+            found, _ = rank_calls.ask(sorted(folder.iterdir()), 30.0, with_lines=with_lines)
             took_ms = (time.perf_counter() - begin) * 1e3
             print(f"lists of {len(found)} ranks{' with lines' * with_lines}: {took_ms:.0f} ms")
     for started in ranks:

@@ -26,7 +26,7 @@ from causes.score import Answer
 
 
 def main(arguments: Sequence[str]) -> int:
-    chosen = _parser().parse_args(arguments)
+    chosen = _parser().parse_intermixed_args(arguments)
     faults = all_in(HELD_BACK if chosen.held_back else OPEN, chosen.names)
     faults = [fault for fault in faults if chosen.kind in ("", fault.kind)]
     if chosen.what == "list":

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from causes.fault import Fault
 
 QUESTIONS = ("end", "rank", "line", "cause", "collective")
+_NODE = re.compile(r"\bnode\s*[:=#]?\s*(\d+)", re.IGNORECASE)
 _RANK = re.compile(r"\branks?\s*[:=#]?\s*(\d+)", re.IGNORECASE)
 
 
@@ -56,7 +57,9 @@ def judge(fault: Fault, answer: Answer) -> Judged:
     blames = ""
     if right.rank is not None:
         named = [int(number) for number in _RANK.findall(text)]
-        if right.rank not in named:
+        nodes = [int(number) for number in _NODE.findall(text)]
+        # Nobody has to name the node; who does names the right one.
+        if right.rank not in named or (nodes and right.node not in (None, *nodes)):
             wrong.append("rank")
         if named and named[0] != right.rank:
             blames = f"rank {named[0]}"

@@ -29,6 +29,7 @@ _LAST_LINES = 20
 _SUMMARY = re.compile(r"Root Cause \(first observed failure\):.*", re.DOTALL)
 # Whatever needs no shell.
 _SCRIPT = re.compile(r"python [\w./-]+\.py(?: [\w./=-]+)*")
+_TIME = re.compile(r"^\s*time\s*: (\S+)", re.MULTILINE)
 _WRAPPER = """
 import runpy, sys
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -123,10 +124,10 @@ def _end_processes(scratch: str) -> None:
 
 
 def _said(outputs: Sequence[str]) -> str:
-    """The first summary of a node, else the last lines."""
-    for text in outputs:
-        if match := _SUMMARY.search(text):
-            return match[0]
+    """The summary of the node whose rank failed first, else the last lines."""
+    summaries = [match[0] for text in outputs if (match := _SUMMARY.search(text))]
+    if summaries:
+        return min(summaries, key=lambda summary: _TIME.findall(summary)[:1])
     return "\n".join("\n".join(text.splitlines()[-_LAST_LINES:]) for text in outputs)
 
 

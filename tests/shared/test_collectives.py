@@ -109,6 +109,53 @@ def test_the_group_in_which_ranks_wait_is_compared() -> None:
     assert finding is not None and finding.ranks == (1,)
 
 
+def in_two_groups(
+    number: int, world: Sequence[Any], inner: Sequence[Any], members: Sequence[int], where: str
+) -> RankCalls:
+    """A rank that waits in the last call of the inner group, or of the world where it has none."""
+    groups = rank(number, *world, waits=not inner).groups
+    if members:
+        groups = {**groups, **rank(number, *inner, group="5").groups}
+    return RankCalls(number, groups, {"0": range(4), "5": members}, where)
+
+
+def test_of_groups_that_wait_for_each_other_the_smaller_one_is_told() -> None:
+    ranks = [
+        in_two_groups(0, [BARRIER], [], (), "a.py line 9"),
+        in_two_groups(1, [BARRIER], [], (), "a.py line 9"),
+        in_two_groups(2, [], [STEP], (2, 3), "a.py line 5"),
+        in_two_groups(3, [BARRIER], [], (2, 3), "a.py line 9"),
+    ]
+    finding = collectives.compare(ranks)
+    assert finding is not None
+    assert (finding.ranks, finding.collective) == ((3,), "all_reduce")
+
+
+def test_who_waits_in_another_group_is_not_to_blame_where_another_rank_has_not_come() -> None:
+    ranks = [
+        in_two_groups(0, [BARRIER], [], (), "a.py line 9"),
+        RankCalls(1, {"0": []}, {}, "data.py line 3"),
+        in_two_groups(2, [], [STEP], (2, 3), "a.py line 5"),
+        in_two_groups(3, [BARRIER], [], (2, 3), "a.py line 9"),
+    ]
+    finding = collectives.compare(ranks)
+    assert finding is not None
+    assert (finding.ranks, finding.where) == ((1,), "data.py line 3")
+
+
+@pytest.mark.parametrize(
+    ("made", "ranks"),
+    [((3, 3, 2), (2,)), ((2, 3, 3), (0,)), ((2, 2, 2), ()), ((2, 3), ()), ((3, 3, 0), ())],
+)
+def test_a_rank_that_made_another_number_of_groups_is_named(
+    made: Sequence[int], ranks: tuple[int, ...]
+) -> None:
+    bodies = [{"rank": str(number), "groups_made": count} for number, count in enumerate(made)]
+    listed = [collectives.from_json(number, body) for number, body in enumerate(bodies)]
+    finding = collectives.compare(listed)
+    assert (finding.ranks if finding is not None else ()) == ranks
+
+
 @pytest.mark.parametrize(
     ("survivors", "received", "expected", "blamed"),
     [

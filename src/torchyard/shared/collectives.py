@@ -2,8 +2,8 @@
 
 Owns: a rank's list of its recent collectives, as JSON and as types; finding the rank that does not
 do what the others do, and the sentence about it.
-Leaves: reading a rank's list to worker/in_rank/collectives_hook.py and worker/diagnosis/, when to
-compare to those who know that ranks wait.
+Leaves: making a list to worker/in_rank/collectives_hook.py, reading it to
+worker/diagnosis/rank_calls.py, when to compare to those who know that ranks wait.
 Always: a rank is blamed only if most others agree against it, or if it alone has not come; with two
 that differ both are named and none is blamed. Whatever a list holds, comparing it ends: only so
 many calls of so many groups are read.
@@ -18,7 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-MOST_CALLS, MOST_GROUPS = 64, 16
+HINT = (
+    "all ranks of a group must make the same collective calls in the same order, with the same "
+    "shapes and types"
+)
+_MOST_CALLS, _MOST_GROUPS, _MOST_RANKS = 12, 16, 65_536
 _TEXT = 200
 _NUMBER = range(2**53)
 _SHOWN_RANKS = 8
@@ -65,16 +69,16 @@ class Call:
 
 @dataclass(frozen=True)
 class RankCalls:
-    """What one rank did last, by group, and where it is now; `groups` are lists by number.
+    """What one rank called last, by group, and where it is now; a group's calls are in order.
 
-    `ended` says that it had failed by then, as by waiting too long: then its last call did not end
-    well, whatever the recorder says.
+    `groups_made` counts its calls of `init_process_group` and `new_group`; 0 if that isn't known.
     """
 
     rank: int
     groups: Mapping[str, Sequence[Call]]
     members: Mapping[str, Sequence[int]]
     where: str = ""
+    groups_made: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,46 +95,102 @@ class Finding:
     differs: bool = False
 
 
+def plain(body: Any) -> dict[str, Any]:
+    """A rank's list as it is sent and kept: its groups with their last calls, and their number.
+
+    The list comes from the rank, which is the user's program: what does not fit is left out, and no
+    more than a little is kept.
+    """
+    body = body if isinstance(body, Mapping) else {}
+    made = body.get("groups_made")
+    groups = [
+        {
+            "name": str(group.get("name"))[:_TEXT],
+            "ranks": [each for each in _list(group.get("ranks"))[:_MOST_RANKS] if _is_number(each)],
+            "calls": [
+                {
+                    "number": call["number"],
+                    "name": named(str(call.get("name"))[:_TEXT]),
+                    "shapes": str(call.get("shapes") or "")[:_TEXT],
+                    "where": str(call.get("where") or "")[:_TEXT],
+                    "done": call.get("done") is True,
+                }
+                for call in _list(group.get("calls"))[-_MOST_CALLS:]
+                if isinstance(call, Mapping) and _is_number(call.get("number"))
+            ],
+        }
+        for group in _list(body.get("groups"))[:_MOST_GROUPS]
+        if isinstance(group, Mapping)
+    ]
+    return {"groups": groups, "groups_made": made if _is_number(made) else 0}
+
+
 def from_json(rank: int, body: Any, where: str = "") -> RankCalls:
-    """A rank's list as it came from the rank, which is the user's program: what does not fit is
-    left out.
+    """A rank's list.
+
+    Args:
+        body: `ended` says that the rank had failed by then, as by waiting too long: then its last
+            call did not end well, whatever the recorder says.
     """
     groups: dict[str, list[Call]] = {}
     members: dict[str, list[int]] = {}
-    content = body if isinstance(body, Mapping) else {}
-    for group in _list(content.get("groups"))[:MOST_GROUPS]:
-        if not isinstance(group, Mapping):
-            continue
-        name = str(group.get("name"))[:_TEXT]
-        members[name] = [each for each in _list(group.get("ranks"))[:65536] if _is_number(each)]
-        read = [_call(each) for each in _list(group.get("calls"))[-MOST_CALLS:]]
-        calls = sorted((call for call in read if call), key=lambda call: call.number)
-        if calls and content.get("ended") is True:
+    has_ended = isinstance(body, Mapping) and body.get("ended") is True
+    listed = plain(body)
+    for group in listed["groups"]:
+        calls = sorted((Call(**call) for call in group["calls"]), key=lambda call: call.number)
+        if calls and has_ended:
             calls[-1] = replace(calls[-1], done=False)
         if calls and not calls[-1].done:
             calls[-1] = replace(calls[-1], where=calls[-1].where or where)
-        groups[name] = calls
-    return RankCalls(rank, groups, members, where)
-
-
-def _call(body: Any) -> Call | None:
-    if not isinstance(body, Mapping) or not _is_number(body.get("number")):
-        return None
-    name = named(str(body.get("name"))[:_TEXT])
-    shapes, where = (str(body.get(key) or "")[:_TEXT] for key in ("shapes", "where"))
-    return Call(int(body["number"]), name, shapes, body.get("done") is True, where)
+        groups[group["name"]], members[group["name"]] = calls, group["ranks"]
+    return RankCalls(rank, groups, members, where, listed["groups_made"])
 
 
 def compare(ranks: Sequence[RankCalls]) -> Finding | None:
-    """Who does something else than the others, in the first group in which somebody waits."""
+    """Who does something else than the others, in the first group in which somebody waits.
+
+    A rank that is missed in one group because it waits in another one is not to blame as long as
+    anybody else is; where ranks of two groups wait for each other, the smaller one's tells more.
+    """
+    waiting_in = {each.rank: _waits_in(each) for each in ranks}
+    circular: dict[int, Finding] = {}
     for group in _groups_in_order(ranks):
         calls = {each.rank: list(each.groups[group]) for each in ranks if group in each.groups}
         members = next(each.members.get(group, ()) for each in ranks if group in each.groups)
         known = {each.rank: each for each in ranks if not members or each.rank in members}
-        finding = _differing(calls, known) or _behind(calls, known)
-        if finding is not None:
+        elsewhere = {rank for rank in known if waiting_in[rank] - {group}}
+        finding = _differing(calls) or _behind(calls, known, elsewhere)
+        if finding is None:
+            continue
+        if not elsewhere.issuperset(finding.ranks) or not finding.ranks:
             return finding
-    return None
+        circular.setdefault(len(known), finding)
+    return circular[min(circular)] if circular else _other_number_of_groups(ranks)
+
+
+def _waits_in(rank: RankCalls) -> set[str]:
+    return {name for name, calls in rank.groups.items() if _is_waiting(calls)}
+
+
+def _other_number_of_groups(ranks: Sequence[RankCalls]) -> Finding | None:
+    """The ranks that called `new_group` less or more often than most others."""
+    made = Counter(each.groups_made for each in ranks if each.groups_made)
+    if len(made) != 2 or made.total() < len(ranks):
+        return None
+    (usual, count), (other, _) = made.most_common()
+    odd = sorted((each.rank, each.where) for each in ranks if each.groups_made == other)
+    if 2 * count <= len(ranks):
+        return None
+    sentence = (
+        f"{_ranks([rank for rank, _ in odd])} called new_group {_times(other - 1)}, the last time "
+        f"where it stands{_at(odd[0][1])}, the others {_times(usual - 1)}: all ranks call it for "
+        "each group, also those that are not in it"
+    )
+    return Finding(sentence, tuple(rank for rank, _ in odd), "new_group", odd[0][1], True)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def compare_with_lost(
@@ -204,7 +264,7 @@ def _groups_in_order(ranks: Sequence[RankCalls]) -> Iterator[str]:
     yield from (name for name in names if name not in waiting)
 
 
-def _differing(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> Finding | None:
+def _differing(calls: Mapping[int, list[Call]]) -> Finding | None:
     """The first call that is not the same for all."""
     by_number: dict[int, dict[int, Call]] = {}
     for rank, listed in calls.items():
@@ -247,20 +307,26 @@ def _shift(mine: Sequence[Call], others: Sequence[Call], number: int) -> str:
     """Whether a rank left one out or made one more: what follows is the same, one call apart."""
     own = [call.form for call in mine if call.number >= number]
     theirs = [call.form for call in others if call.number >= number]
-    if _goes_on(own, theirs[1:]):
+    if _begin_alike(own, theirs[1:]):
         return ": it skipped one"
-    if _goes_on(own[1:], theirs):
+    if _begin_alike(own[1:], theirs):
         return ": it made one call more"
     return ""
 
 
-def _goes_on(one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]]) -> bool:
+def _begin_alike(one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]]) -> bool:
     shared = min(len(one), len(other))
     return shared > 0 and list(one[:shared]) == list(other[:shared])
 
 
-def _behind(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> Finding | None:
-    """The ranks that have not come to the call in which others wait."""
+def _behind(
+    calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls], elsewhere: set[int]
+) -> Finding | None:
+    """The ranks that have not come to the call in which others wait.
+
+    Args:
+        elsewhere: these wait in another group, and are named only if there are no others.
+    """
     last = {rank: calls[rank][-1].number if calls.get(rank) else 0 for rank in known}
     furthest = max(last.values(), default=0)
     waiting = [
@@ -271,8 +337,9 @@ def _behind(calls: Mapping[int, list[Call]], known: Mapping[int, RankCalls]) -> 
     late = sorted(rank for rank, number in last.items() if number < furthest)
     if not waiting or not late or len(late) >= len(last):
         return None
+    late = [rank for rank in late if rank not in elsewhere] or late
     call = waiting[0]
-    if skipped := _skipped(calls, late, known):
+    if skipped := _skipped(calls, late):
         return skipped
     if inside := {rank: calls[rank][-1] for rank in late if _is_waiting(calls.get(rank))}:
         return _apart(calls, inside, furthest)
@@ -305,9 +372,7 @@ def _apart(calls: Mapping[int, list[Call]], inside: Mapping[int, Call], furthest
     return Finding(sentence, (), call.name, call.where)
 
 
-def _skipped(
-    calls: Mapping[int, list[Call]], late: Sequence[int], known: Mapping[int, RankCalls]
-) -> Finding | None:
+def _skipped(calls: Mapping[int, list[Call]], late: Sequence[int]) -> Finding | None:
     """Of calls of the same form only their lines tell that one rank left one out: from there on
     it makes each at the line where the others make the next one.
     """

@@ -17,7 +17,9 @@ STOPPED_EXIT = 143
 
 PEER_LOST = "peer_lost"
 """A lost connection tells least of why: whatever else a rank that waited says is more."""
-WAITED_IN_VAIN = (PEER_LOST, "collective_timeout", "rendezvous_timeout", "rendezvous_failed")
+RENDEZVOUS_FAILED = "rendezvous_failed"
+_TIMEOUTS = ("collective_timeout", "rendezvous_timeout")
+WAITED_IN_VAIN = (PEER_LOST, *_TIMEOUTS, RENDEZVOUS_FAILED)
 """Failures of a rank that waits for one that does not come."""
 
 _TERMINATED = "terminated"
@@ -60,16 +62,25 @@ def with_early_exit(failure: Failure, early: Mapping[str, Any]) -> Failure:
     """The failure of a rank that waited, naming the one that had left.
 
     Args:
-        early: its `rank`, `node`, `exit_code` and time `at`; `error` if it hid one.
+        early: its `rank`, `node`, `exit_code` and time `at`; `error` if it hid one, `where` it
+            called for its end.
     """
     why = f", after {early['error']}" if early.get("error") else ""
+    # What the other one says of a lost connection would only lead astray.
+    waited, _, said = failure.message.partition(": ")
+    place = said[said.rfind(" (") :] if said.endswith(")") else ""
     message = (
         f"rank {early['rank']} on node {early['node']} exited with code {early['exit_code']} at "
-        f"{str(early['at'])[11:19]} UTC{why}, while other ranks still waited for it: "
-        f"{failure.message}"
+        f"{str(early['at'])[11:19]} UTC{early.get('where') or ''}{why}, while other ranks still "
+        f"waited for it: {waited}{place}"
     )
-    details = {**failure.details, "early_exit": dict(early)}
+    details = {**failure.details, "early_exit": dict(early), "ended": failure.message}
     return Failure(failure.code, message, _EARLY_EXIT_HINT, failure.exit_code, details)
+
+
+def vagueness(code: str) -> int:
+    """How little a failure tells of why; the one that tells most is the cause of the others."""
+    return 2 if code == PEER_LOST else int(code in _TIMEOUTS)
 
 
 def may_have_terminated(code: str, other_code: str, later_s: float) -> bool:

@@ -162,7 +162,8 @@ class LaunchPlan:
     it by GATE_HOST.
 
     A node that stops looks for the stacks of its ranks for `last_stacks_s`, however many they are,
-    so that it does not wait for ranks that don't answer.
+    so that it does not wait for ranks that don't answer. Ranks that stand still for
+    `stall_notice_s` are reported, never when 0.
 
     `services` are started beside the ranks, from `services_environment` where the job's own lacks
     them. The node stays `hold_s` after its ranks have ended. What it uses is sampled every

@@ -15,8 +15,10 @@ from torchyard.jobs.records.types import AttemptNode, JobError, NodeState
 NOW = datetime(2026, 11, 30, tzinfo=timezone.utc)
 
 
-def standing(number: int, *ranks: dict[str, Any], quiet_s: float = 31.0) -> AttemptNode:
-    stand = stalls.read({"quiet_s": quiet_s, "ranks": list(ranks)})
+def standing(
+    number: int, *ranks: dict[str, Any], quiet_s: float = 31.0, computes: bool = False
+) -> AttemptNode:
+    stand = stalls.read({"quiet_s": quiet_s, "ranks": list(ranks), "computes": computes})
     return AttemptNode(
         "a", number, 1, NOW, NodeState.RUNNING, interactive={stalls.STAND: stand}
     )  # fmt: skip
@@ -36,8 +38,26 @@ def test_a_job_stands_only_if_all_of_its_nodes_do() -> None:
     late = {"rank": 1, "where": "data.py line 9", "groups": calls("broadcast", done=True)}
     assert stalls.message_of([standing(0, waits), standing(1, late, quiet_s=0.0)]) == ""
     said = stalls.message_of([standing(0, waits), standing(1, late, quiet_s=40.0)])
-    assert said.startswith("rank 1 has not called all_reduce number 2")
+    assert said.startswith("rank 1 on node 1 has not called all_reduce number 2")
     assert said.endswith("stands at data.py line 9; no progress for 31 s")
+
+
+def test_ranks_that_compute_stand_only_if_another_waits_for_them() -> None:
+    busy = {"rank": 1, "where": "data.py line 9"}
+    assert stalls.message_of([standing(0, {"rank": 0, "where": "a.py line 1"}, busy)])
+    computing = standing(1, busy, computes=True)
+    assert not stalls.message_of([standing(0, {"rank": 0, "where": "a.py line 1"}), computing])
+    waits = {"rank": 0, "where": "a.py line 1", "waits_in": "recv"}
+    assert stalls.message_of([standing(0, waits), computing])
+
+
+def test_the_node_of_the_blamed_rank_is_named_where_there_are_several() -> None:
+    waits = {"rank": 0, "where": "train.py line 2", "groups": calls("all_reduce")}
+    late = {"rank": 1, "where": "data.py line 9"}
+    assert "on node" not in stalls.message_of([standing(0, waits, late)])
+    assert "rank 1 on node 1 has not called" in stalls.message_of(
+        [standing(0, waits), standing(1, late)]
+    )
 
 
 def test_without_collectives_the_one_rank_that_is_elsewhere_is_named() -> None:

@@ -46,7 +46,7 @@ def test_the_rank_that_exited_first_is_named(tmp_path: Path, error: str) -> None
     )
     assert failure.message.startswith(
         "rank 2 on node 0 exited with code 0 at 15:06:41 UTC, while other ranks still waited for "
-        "it: rank 0 on node 0 exited with code 1: "
+        "it: rank 0 on node 0 exited with code 1"
     )
     assert "fewer batches" in failure.hint
     assert failure.details["early_exit"]["rank"] == 2
@@ -127,3 +127,15 @@ def test_an_error_of_its_own_stays_the_cause(tmp_path: Path) -> None:
 def test_a_rank_that_exited_afterwards_is_not_the_cause(tmp_path: Path) -> None:
     failure = _root_cause(tmp_path, _exit(tmp_path, 0, 1, 1.0, LOST), _exit(tmp_path, 1, 0, 2.0))
     assert failure.message.startswith("rank 0 on node 0")
+
+
+@pytest.mark.parametrize(("after_s", "is_told"), [(0.9, True), (-60.0, False)])
+def test_the_error_that_a_rank_hid_when_it_left_is_told(
+    tmp_path: Path, after_s: float, is_told: bool
+) -> None:
+    _leave(tmp_path, 1, pid=101, parent=1, rank=1, after_s=1.0)
+    _record(tmp_path, 1, pid=101, parent=1, rank=1, after_s=after_s)
+    exits = [_exit(tmp_path, 0, 1, 2.0, TIMED_OUT), _exit(tmp_path, 1, 0, 3.0)]
+    failure = _root_cause(tmp_path, *exits)
+    left = "exited with code 0 at 15:06:41 UTC, after RuntimeError" in failure.message
+    assert left == is_told

@@ -2,26 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from torchyard.worker.diagnosis import silent_faults
+from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import Rank
+from torchyard.worker.system.memory_kills import MemoryKills
 
 
 def told(
     folder: Path, *logs: str, command: str = "python train.py", has_logged: bool = False,
-    has_gpus: bool = False,
+    has_gpus: bool = False, is_whole: bool = True, first: int = 0, alone: Sequence[int] = (),
+    lost_figures: Mapping[str, tuple[dict[str, Any], int]] = MappingProxyType({}),
 ) -> list[str]:  # fmt: skip
     ranks = []
+    context = DiagnosisContext(0, True, folder / "work", folder, MemoryKills())
     for number, text in enumerate(logs):
         log = folder / f"std_log_process_{number}.txt"
         log.write_text(text)
-        ranks.append(Rank(number, number, log, log.name))
+        records = folder / f"rank-{first + number}"
+        records.mkdir(exist_ok=True)
+        (records / "7.left").write_text(f"{number} 1 {'alone' if number in alone else ''}")
+        ranks.append(Rank(first + number, number, log, log.name))
     return list(
-        silent_faults.notices(ranks, command=command, has_logged=has_logged, has_gpus=has_gpus)
+        silent_faults.notices(
+            ranks,
+            context,
+            command=command,
+            is_whole=is_whole,
+            has_logged=has_logged,
+            lost_figures=lost_figures,
+            has_gpus=has_gpus,
+        )
     )
+
+
+@pytest.mark.parametrize(("count", "is_told"), [(2, False), (3, True)])
+def test_a_logged_metric_that_is_lost_until_the_end_is_told(
+    count: int, is_told: bool, tmp_path: Path
+) -> None:
+    first = {"value": "NaN", "step": 7}
+    (*sentences,) = told(tmp_path, STEPS, lost_figures={"loss": (first, count)})
+    assert sentences == ["metric `loss` is NaN from step 7 on"] * is_told
+
+
+@pytest.mark.parametrize(
+    ("alone", "first", "is_told"),
+    [((0, 1), 0, True), ((0,), 0, False), ((), 0, False), ((0, 1), 2, False)],
+)
+def test_ranks_that_never_speak_to_each_other_are_told_once(
+    alone: Sequence[int], first: int, is_told: bool, tmp_path: Path
+) -> None:
+    sentences = told(tmp_path, STEPS, STEPS, alone=alone, first=first, has_logged=True)
+    assert [each.startswith("2 ranks used torch") for each in sentences] == [True] * is_told
 
 
 STEPS = "".join(f"step {step} loss {1 / (step + 1):.4f}\n" for step in range(7))
@@ -47,11 +85,49 @@ def test_a_figure_that_is_lost_until_the_end_is_told(tail: str, words: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("value", "is_told"), [("0.693147", True), ("0.0000", False), ("1e-7", True)]
+    ("value", "is_told"), [("0.693147", True), ("0.0000", True), ("1e-7", False), ("0.10", False)]
 )
 def test_a_loss_that_never_changes_is_told(value: str, is_told: bool, tmp_path: Path) -> None:
     sentences = told(tmp_path, f"epoch 1 loss {value}\n" * 30 + "seed 42\n" * 30)
     assert len(sentences) == is_told
+
+
+AT_EXIT = """Exception ignored in atexit callback <function save at 0x7f>:
+Traceback (most recent call last):
+  File "/job/work/train.py", line 9, in save
+    json.dump(results, file)
+TypeError: Object of type int64 is not JSON serializable
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "sentence"),
+    [
+        (
+            STEPS + AT_EXIT,
+            "failed: TypeError: Object of type int64 is not JSON serializable (/job/w",
+        ),
+        ("W WARNING could not save step 3: No space\n" * 3, "`W WARNING could not save"),
+        ("WARNING could not save step 3\n" * 2 + STEPS, ""),
+        ("test error 0.25\nWARNING: 3 workers\nERROR rate 0.1\n" * 9, ""),
+        ("overflow, skipping the step, scale 2.0\n" * 4, ", and so 4 times"),
+        ("skipping the header\n" * 4 + STEPS * 4, ""),
+        ("epoch 1: 0 batches\nepoch 2: 0 batches\n", "nothing to work on: `epoch 2: 0 batches`"),
+        ("0 files of 3 are new\n3 files read\n", ""),
+        ("".join(f"loss {2.0**step}\n" for step in range(12)), "`loss` grew from 1.0 to 2048.0"),
+        ("".join(f"loss {2.0**-step}\n" for step in range(12)), ""),
+    ],
+)
+def test_what_a_script_says_of_its_own_failures_is_told(
+    log: str, sentence: str, tmp_path: Path
+) -> None:
+    sentences = told(tmp_path, log, has_logged=True)
+    assert len(sentences) == bool(sentence)
+    assert all(sentence in each for each in sentences)
+
+
+def test_a_loss_of_which_only_the_end_is_read_may_have_changed(tmp_path: Path) -> None:
+    assert not told(tmp_path, "epoch 1 loss 0.512345\n" + "epoch 1 loss 0.412345\n" * 4000)
 
 
 def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path: Path) -> None:
@@ -59,6 +135,8 @@ def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path
     assert sentence.startswith("nothing was printed")
     assert not told(tmp_path, "")
     assert not told(tmp_path, "", "", has_logged=True)
+    # Only rank 0 prints, on another node.
+    assert not told(tmp_path, "", "", is_whole=False, first=2)
     assert not told(tmp_path, "", "done\n")
 
 
@@ -74,6 +152,7 @@ def test_ranks_that_do_nothing_are_told_unless_they_logged_or_are_alone(tmp_path
 def test_a_gpu_that_is_asked_for_and_not_there(command: str, asks: bool, tmp_path: Path) -> None:
     assert len(told(tmp_path, "x", command=command)) == asks
     assert not told(tmp_path, "x", command=command, has_gpus=True)
+    assert not told(tmp_path, "x", command=command, is_whole=False, first=2)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +167,12 @@ def test_a_gpu_that_is_asked_for_and_not_there(command: str, asks: bool, tmp_pat
         (["step 9\n", "no steps\n", "step 9\n"], ""),
         (["step 9\n", "step 3\n", "step 5\n"], ""),
         (["step 29/100 loss 0.1\n"], "the script ended at step 29 of 100"),
+        (["".join(f"step {step}/100\n" for step in range(0, 100, 10))], ""),
+        (
+            ["".join(f"step {step}/100\n" for step in range(0, 50, 10))],
+            "the script ended at step 40",
+        ),
+        (["step 0\nstep 50\n", "step 0\nstep 50\nstep 99\n"], ""),
         (["epoch 9/10\n"], ""),
         (["epoch: 10 / 10\n"], ""),
     ],

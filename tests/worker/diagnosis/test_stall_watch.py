@@ -28,10 +28,11 @@ class Site:
         self.processor_s = 0.0
         self.printed = self.moved_bytes = 0
         self.function = "fit"
+        self.silent = 0
         self.calls: list[dict[str, Any]] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         monkeypatch.setattr(activity, "measure", self._measure)
-        monkeypatch.setattr(rank_calls, "read", lambda *_, **__: list(self.calls))
+        monkeypatch.setattr(rank_calls, "ask", lambda *_, **__: (list(self.calls), self.silent))
         context = DiagnosisContext(0, True, folder / "work", folder / "errors", MemoryKills())
         self.watch = StallWatch(
             context,
@@ -102,16 +103,30 @@ def test_hours_of_a_compilation_or_an_evaluation_are_not_reported(
     assert not site.events
 
 
-def test_a_function_that_never_ends_is_reported_after_a_longer_time(site: Site) -> None:
+@pytest.mark.parametrize("functions", [1, 3])
+def test_a_function_that_never_ends_is_reported_after_a_longer_time(
+    site: Site, functions: int
+) -> None:
     site.run(100, computes=True, prints_every_s=5)
-    site.run(290, computes=True)
+    site.run(290, computes=True, functions=functions)
     assert not site.events
-    site.run(60, computes=True)
+    site.run(60, computes=True, functions=functions)
     assert site.kinds() == ["ranks_stand"]
+    assert site.events[0][1]["computes"]
     site.run(3600, computes=True)
     assert site.kinds() == ["ranks_stand"]
     site.run(5, computes=True, prints_every_s=5)
     assert site.kinds() == ["ranks_stand", "ranks_go_on"]
+
+
+def test_a_rank_that_answers_nothing_while_it_computes_is_reported_sooner(site: Site) -> None:
+    site.run(100, computes=True, prints_every_s=5)
+    site.calls = [{"rank": "0", "groups": []}]
+    site.silent = 1
+    site.run(25, computes=True, functions=7)
+    assert not site.events
+    site.run(50, computes=True, functions=7)
+    assert site.kinds() == ["ranks_stand"]
 
 
 def test_a_job_that_prints_now_and_then_is_not_reported(site: Site) -> None:
@@ -120,11 +135,20 @@ def test_a_job_that_prints_now_and_then_is_not_reported(site: Site) -> None:
 
 
 def test_a_pause_must_be_longer_than_three_times_the_longest_before(site: Site) -> None:
+    site.run(5, prints_every_s=5)
     for _ in range(5):
         site.run(25)
         site.run(15, computes=True)
     site.run(70)
     assert not site.events
+    site.run(40)
+    assert site.kinds() == ["ranks_stand"]
+
+
+def test_pauses_while_packages_are_imported_are_not_the_jobs_pace(site: Site) -> None:
+    for _ in range(5):
+        site.run(25)
+        site.run(15, computes=True)
     site.run(40)
     assert site.kinds() == ["ranks_stand"]
 
@@ -146,7 +170,8 @@ def test_a_thread_that_wakes_up_now_and_then_is_no_sign_of_life(site: Site) -> N
 
 
 def test_the_last_collectives_have_lines_relative_to_the_job(site: Site, tmp_path: Path) -> None:
-    call = {"number": 1, "name": "gloo:barrier", "where": f"{tmp_path}/work/a.py line 2"}
+    call = {"number": 1, "name": "gloo:barrier", "where": f"{tmp_path}/work/a.py line 2", "x": []}
+    shown = {"number": 1, "name": "barrier", "shapes": "", "where": "a.py line 2", "done": False}
     site.calls = [
         {"rank": "1", "ended": True, "where": f"{tmp_path}/work/a.py line 3",
          "groups": [{"name": "0", "calls": [call]}, "nonsense"]},
@@ -159,5 +184,5 @@ def test_the_last_collectives_have_lines_relative_to_the_job(site: Site, tmp_pat
     assert body["ranks"] == [
         {"rank": 0, "where": "b.py line 1"},
         {"rank": 1, "ended": True, "where": "a.py line 3",
-         "groups": [{"name": "0", "calls": [{**call, "where": "a.py line 2"}]}]},
+         "groups": [{"name": "0", "ranks": [], "calls": [shown]}], "groups_made": 0},
     ]  # fmt: skip

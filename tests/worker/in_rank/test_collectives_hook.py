@@ -99,7 +99,7 @@ def start(tmp_path: Path, folder: Path) -> Iterator[Start]:
 @pytest.mark.parametrize("version", other_pythons.VERSIONS)
 def test_a_rank_answers_while_its_script_waits(version: str, start: Start, folder: Path) -> None:
     start("input()", python=other_pythons.python(version))
-    (body,) = rank_calls.read([folder], 30.0, with_lines=True)
+    (body,) = rank_calls.ask([folder], 30.0, with_lines=True)[0]
     (group,) = body["groups"]
     assert (body["rank"], body["ended"], group["ranks"]) == ("0", False, [0, 1])
     assert len(group["calls"]) == 48
@@ -107,7 +107,7 @@ def test_a_rank_answers_while_its_script_waits(version: str, start: Start, folde
         "number": 70, "name": "gloo:all_reduce", "shapes": "[4] float", "done": False,
         "where": "/work/train.py line 70",
     }  # fmt: skip
-    (body,) = rank_calls.read([folder], 30.0)
+    (body,) = rank_calls.ask([folder], 30.0)[0]
     assert body["groups"][0]["calls"][-1]["where"] == ""
 
 
@@ -116,7 +116,7 @@ def test_a_rank_that_fails_leaves_its_list_with_the_line_of_its_error(
 ) -> None:
     rank = start("def step():\n    raise ValueError('bad')\nstep()\n")
     assert rank.wait(60) == 1
-    (body,) = rank_calls.read([folder], 30.0)
+    (body,) = rank_calls.ask([folder], 30.0)[0]
     line = (TORCH + "def step():\n    raise").count("\n") + 1
     assert body["ended"] and body["where"] == f"{tmp_path}/train.py line {line}"
     assert body["groups"][0]["calls"][-1]["number"] == 70
@@ -126,7 +126,7 @@ def test_one_that_holds_the_lock_of_python_does_not_delay_the_others(
     start: Start, folder: Path, tmp_path: Path
 ) -> None:
     start("import ctypes; ctypes.PyDLL(None).sleep(600)")
-    while rank_calls.read([folder], 0.5):
+    while rank_calls.ask([folder], 0.5)[0]:
         pass  # It has not come to that line yet.
 
 
@@ -151,7 +151,7 @@ def test_what_a_rank_makes_of_its_file_is_read_as_far_as_it_goes(
     content: str, folder: Path
 ) -> None:
     (folder / "7.calls-at-end").write_text(content)
-    found: list[dict[str, Any]] = rank_calls.read([folder], 1.0)
+    found: list[dict[str, Any]] = rank_calls.ask([folder], 1.0)[0]
     assert found == ([{"a": 1}] if content.startswith('{"a"') else [])
 
 
@@ -167,7 +167,7 @@ def test_a_socket_that_floods_is_cut_off(start: Start, folder: Path) -> None:
     )
     try:
         assert flooding.stdout is not None and flooding.stdout.readline()
-        assert rank_calls.read([folder], 60.0) == []
+        assert rank_calls.ask([folder], 60.0)[0] == []
         assert flooding.wait(60)
     finally:
         flooding.kill()
@@ -193,7 +193,7 @@ def test_what_ran_on_gpus_is_listed_by_its_state(start: Start, folder: Path) -> 
     start(NCCL)
     names: list[str] = []
     while "1" not in names:
-        (body,) = rank_calls.read([folder], 30.0, with_lines=True)
+        (body,) = rank_calls.ask([folder], 30.0, with_lines=True)[0]
         names = [group["name"] for group in body["groups"]]
     calls = collectives.from_json(0, body).groups["1"]
     assert [(call.number, call.name, call.done) for call in calls] == [

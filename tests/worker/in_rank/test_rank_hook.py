@@ -153,10 +153,10 @@ def test_an_end_by_itself_leaves_no_empty_file(end: str, packages: Path, tmp_pat
 # What tells how each end was, beside a record.
 MARKS = {
     "well": ".end",
-    "sys.exit(0)": ".end",
+    "sys.exit(0)": ".place.end",
     "atexit raises": ".end",
-    "SystemExit": ".quit",
-    "exit()": ".quit",
+    "SystemExit": ".quit.place",
+    "exit()": ".quit.place",
     "os._exit": ".stack.place",
     "abort": ".stack",
     "exception": "",
@@ -198,6 +198,27 @@ def test_a_rank_tells_that_it_leaves_with_code_0(
     run(script, packages, tmp_path / "errors")
     leavings = artifacts.leavings(tmp_path / "errors")
     assert [(leaving.rank, leaving.parent) for leaving in leavings] == [(3, os.getpid())] * is_told
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("import sys\n\nif True: raise SystemExit(4)", 3),
+        ("def main():\n    quit(4)  # not exit(5)\n\nmain()", 2),
+        ("def main():\n    return 4\n\nraise SystemExit(main())", 4),
+        ("if len('a') > 1:\n    exit(3)\nexit(4)", 0),
+        ("exec('raise System' + 'Exit(4)')", 0),
+    ],
+)
+def test_the_only_line_that_raises_system_exit_is_noted(
+    source: str, line: int, packages: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(source)
+    run(script, packages, tmp_path / "errors")
+    (ended,) = (tmp_path / "errors").glob("*.quit")
+    place = artifacts.place_of_exit(tmp_path / "errors", int(ended.stem))
+    assert (place.line if place is not None else 0) == line
 
 
 @pytest.mark.slow

@@ -67,6 +67,16 @@ def test_what_is_logged_arrives_as_records(server: MlflowStub, tmp_path: Path) -
     assert server.asked == [], "nothing of it needed MLflow's routes"
 
 
+def test_metrics_that_are_lost_to_the_end_are_known(server: MlflowStub, tmp_path: Path) -> None:
+    with relay_to(server, tmp_path) as (relay, script):
+        for step, loss in enumerate([0.5, "NaN", 0.4, "NaN", "NaN", "NaN"]):
+            script.metric(step, "loss", loss)
+            script.metric(step, "lr", 0.1)
+        assert relay.finish(60.0)
+    ((key, (first, count)),) = relay.lost_figures.items()
+    assert (key, first["step"], count) == ("loss", 3, 3)
+
+
 def test_without_the_runs_token_nothing_is_taken(server: MlflowStub, tmp_path: Path) -> None:
     with relay_to(server, tmp_path) as (relay, script):
         url = f"http://{script._connection.host}:{script._connection.port}"

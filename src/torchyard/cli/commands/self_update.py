@@ -2,8 +2,8 @@
 
 Owns: finding out who installed it, the command that upgrades it, what to do where it fails.
 Leaves: the upgrade to that program, a server's to docs/guides/upgrade.md.
-Always: nothing but printed commands runs; an installation that isn't this user's to change, or has
-no room, is refused before; "the newest" is said only where an index was reached.
+Always: nothing but printed commands runs. An installation that this user may not change, or whose
+disk is nearly full, is refused beforehand. "The newest" is printed only if an index was reached.
 
 Sources: https://docs.astral.sh/uv/concepts/tools/ (uv-receipt.toml in a tool's environment);
 https://packaging.python.org/en/latest/specifications/recording-installed-packages/ (INSTALLER,

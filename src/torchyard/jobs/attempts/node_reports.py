@@ -303,7 +303,7 @@ def _note(reporting: _Reporting, node: int, key: str, values: Mapping[str, Any])
     before = reporting.nodes[node].interactive or {}
     after = {**(before.get(key) or {}), **values}
     if len(after) <= _MOST_SERVICES:
-        reporting.change_node(node, interactive={**before, key: after})
+        _set(reporting, node, key, after)
 
 
 def _rank_failed(

@@ -18,7 +18,7 @@ from typing import Any
 from torchyard.base.clock import from_text, to_text
 from torchyard.jobs.records import stalls
 from torchyard.jobs.records.types import AttemptNode, JobError
-from torchyard.shared import failures
+from torchyard.shared import collectives, failures
 from torchyard.shared.collectives import Finding, RankCalls
 
 _SIZES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})")
@@ -28,11 +28,7 @@ HANG, PEER_LOST, PREEMPTED, TIMEOUT = "hang", "peer_lost", "preempted", "timeout
 RESIZED = "resized"
 # Why an attempt's nodes are stopped when nobody asked for it.
 OF_ITSELF = ("", "failed", PEER_LOST)
-_SHOWN_RANKS = 16
-_MISMATCH_HINT = (
-    "all ranks of a group must make the same collective calls in the same order, with the same "
-    "shapes and types"
-)
+_SHOWN_RANKS, _TEXT = 16, 400
 # Of two machines, as far as they may differ.
 _CLOCKS = timedelta(seconds=5)
 # A node reports these of another one that it can't reach, also because that one has ended.
@@ -66,7 +62,7 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     first = min(
         failed,
         key=lambda node: (
-            _is_consequence(node, failed), _tells_least(node), node.failed_at, node.node
+            _is_consequence(node, failed), _vagueness(node), node.failed_at, node.node
         ),
     )  # fmt: skip
     error = first.error
@@ -79,8 +75,8 @@ def failed_node(nodes: Sequence[AttemptNode]) -> AttemptNode | None:
     return first if error is first.error else replace(first, error=error)
 
 
-def _tells_least(node: AttemptNode) -> bool:
-    return node.error is not None and node.error.code == failures.PEER_LOST
+def _vagueness(node: AttemptNode) -> int:
+    return failures.vagueness(node.error.code) if node.error is not None else 0
 
 
 def _may_be_of_others(error: JobError) -> bool:
@@ -104,7 +100,7 @@ def _with_collectives(error: JobError, nodes: Sequence[AttemptNode]) -> JobError
         details["rank"] = finding.ranks[0]
         details["node"] = stalls.node_of(nodes, finding.ranks[0])
     code = MISMATCH if finding.differs else error.code
-    hint = _MISMATCH_HINT if finding.differs or not error.hint else error.hint
+    hint = collectives.HINT if finding.differs or not error.hint else error.hint
     return JobError(code, f"{finding.sentence}; then: {error.message}", hint, details)
 
 
@@ -134,16 +130,17 @@ def _with_early_exit(failed: AttemptNode, nodes: Sequence[AttemptNode]) -> JobEr
     assert failed.failed_at is not None
     until = failed_at(error, failed.failed_at) + _CLOCKS
     early_exits = [
-        (from_text(early["at"]), node.node, early["rank"])
+        (from_text(early["at"]), node.node, early)
         for node in nodes
         if node.node != failed.node and (early := (node.interactive or {}).get("early_exit"))
     ]
     early_exits = [early for early in early_exits if early[0] <= until]
     if not early_exits:
         return error
-    at, node, rank = min(early_exits)
+    at, node, early = min(early_exits, key=lambda each: each[:2])
     waited = failures.Failure(error.code, error.message, error.hint, details=error.details)
-    left = {"rank": rank, "node": node, "exit_code": 0, "at": to_text(at)}
+    words = {key: str(early[key])[:_TEXT] for key in ("error", "where") if early.get(key)}
+    left = {"rank": early["rank"], "node": node, "exit_code": 0, "at": to_text(at), **words}
     failure = failures.with_early_exit(waited, left)
     return JobError(failure.code, failure.message, failure.hint, failure.details)
 

@@ -1,17 +1,17 @@
-"""What is said of a job whose ranks stand still, or failed because one did not do what the others
-did.
+"""Why the ranks of a job stand still, or failed because one of them did not do as the others did.
 
 Owns: putting together what the nodes report of their ranks, the sentence about a stall.
 Leaves: noticing that a node stands to the workers, comparing collectives to shared/collectives.py,
 which node's failure is the job's to attempts/root_cause.py.
-Always: a job stands only if every node whose ranks run says so.
+Always: a job stands only if every node whose ranks run says so, and one that computes only if a
+rank waits for another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torchyard.jobs.records.types import AttemptNode, NodeState
@@ -28,7 +28,6 @@ _TEXT = 300
 @dataclass(frozen=True)
 class _Rank:
     number: int
-    node: int
     where: str
     waits_in: str
     ended: bool
@@ -48,6 +47,7 @@ def read(body: Mapping[str, Any]) -> dict[str, Any]:
     ranks = body.get("ranks")
     return {
         "quiet_s": quiet_s if _is_seconds(quiet_s) else 0.0,
+        "computes": body.get("computes") is True,
         "ranks": [_plain(rank) for rank in ranks[:_MOST_RANKS] if isinstance(rank, Mapping)]
         if isinstance(ranks, list)
         else [],
@@ -66,10 +66,18 @@ def message_of(nodes: Sequence[AttemptNode]) -> str:
     stands = [(node.node, _stand(node)) for node in nodes if node.state is NodeState.RUNNING]
     if not stands or not all(stand.get("quiet_s") for _, stand in stands):
         return ""
+    if any(stand.get("computes") for _, stand in stands) and not _somebody_waits(nodes):
+        return ""  # nobody can tell a long computation from one without end
     quiet_s = min(stand["quiet_s"] for _, stand in stands)
     finding = compared(nodes)
     said = finding.sentence if finding else _positions(list(_ranks(nodes)))
     return f"{said}; no progress for {quiet_s:.0f} s"
+
+
+def _somebody_waits(nodes: Sequence[AttemptNode]) -> bool:
+    return any(rank.waits_in for rank in _ranks(nodes)) or any(
+        calls and not calls[-1].done for rank in _calls(nodes) for calls in rank.groups.values()
+    )
 
 
 def compared(nodes: Sequence[AttemptNode]) -> Finding | None:
@@ -84,7 +92,16 @@ def compared(nodes: Sequence[AttemptNode]) -> Finding | None:
         if rank.number not in answered and not rank.waits_in
     ]
     finding = collectives.compare([*calls, *silent]) if calls else None
-    return finding or _odd_one(ranks)
+    return _with_node(finding or _odd_one(ranks), nodes)
+
+
+def _with_node(finding: Finding | None, nodes: Sequence[AttemptNode]) -> Finding | None:
+    """Naming the node of the rank that is to blame, where there are several."""
+    if finding is None or len(nodes) < 2 or len(finding.ranks) != 1:
+        return finding
+    name = f"rank {finding.ranks[0]}"
+    named = f"{name} on node {node_of(nodes, finding.ranks[0])}"
+    return replace(finding, sentence=finding.sentence.replace(f"{name} ", f"{named} ", 1))
 
 
 def compared_with_lost(
@@ -139,7 +156,6 @@ def _ranks(nodes: Sequence[AttemptNode]) -> list[_Rank]:
     return [
         _Rank(
             rank["rank"],
-            node.node,
             str(rank.get("where") or ""),
             str(rank.get("waits_in") or ""),
             rank.get("ended") is True,
@@ -171,13 +187,12 @@ def _stand_ranks(node: AttemptNode) -> list[dict[str, Any]]:
 def _plain(rank: Mapping[str, Any]) -> dict[str, Any]:
     """An entry with only the keys that are read, whatever the worker sent."""
     number = rank.get("rank")
-    groups = rank.get("groups")
     return {
         "rank": number if isinstance(number, int) and 0 <= number < 2**31 else None,
         "where": str(rank.get("where") or "")[:_TEXT],
         "waits_in": str(rank.get("waits_in") or "")[:_TEXT],
         "ended": rank.get("ended") is True,
-        **({"groups": groups} if isinstance(groups, list) else {}),
+        **(collectives.plain(rank) if "groups" in rank else {}),
     }
 
 

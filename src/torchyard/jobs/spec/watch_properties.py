@@ -2,7 +2,7 @@
 
 Owns: reading `torchyard.hang_*`, `torchyard.stall_notice_s` and `torchyard.rendezvous_timeout_s`.
 Leaves: watching to the worker.
-Always: left out means that nothing ends the job; that it stands still is told of.
+Always: without these properties nothing ends the job; a notice still says that its ranks stand.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _CRASH = "Fatal Python error"
 _TERMINATE = "terminate called after throwing an instance of "
 _GROUP_START, _GROUP_BAR = "+---------------- 1 ----------------", re.compile(r"^ {2,40}\| ?")
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
-_TRACEBACK_START = "Traceback (most recent call last):"
+TRACEBACK_START = "Traceback (most recent call last):"
 # The last part of an error's name has a capital letter behind its first character.
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<message>.*))?$")
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
@@ -108,12 +108,15 @@ class Record:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A Python that left with code 0; `rank` as that Python saw it."""
+    """A Python that left with code 0; `rank` as that Python saw it, `alone` if it used torch as one
+    of several ranks and called no collective.
+    """
 
     rank: int
     pid: int
     parent: int
     at: float
+    alone: bool = False
 
 
 def records(folder: Path) -> list[Record]:
@@ -172,10 +175,11 @@ def leavings(folder: Path) -> list[Leaving]:
     except OSError:
         return []
     for file, at in files:
-        rank, _, parent = text_of(file).partition(" ")
+        rank, parent, alone = (*text_of(file).split(" "), "", "", "")[:3]
         numbers = (rank, file.stem, parent)
         if all(_NUMBER.fullmatch(number) for number in numbers):
-            pythons.append(Leaving(int(rank), int(file.stem), int(parent), at))
+            leaving = Leaving(int(rank), int(file.stem), int(parent), at, alone == "alone")
+            pythons.append(leaving)
     return pythons
 
 
@@ -215,8 +219,8 @@ def has_collectives(folder: Path) -> bool:
     return any(folder.glob(f"*{ENDING}*"))
 
 
-def abrupt_end(folder: Path, pid: int) -> Frame | None:
-    """Where this process called `os._exit`; None if that isn't known."""
+def place_of_exit(folder: Path, pid: int) -> Frame | None:
+    """Where this process called `os._exit` or raised SystemExit; None if that isn't known."""
     line, _, rest = text_of(folder / f"{pid}.place").partition(" ")
     function, _, file = rest.partition(" ")
     if not _NUMBER.fullmatch(line) or not file:
@@ -250,6 +254,20 @@ def last_orderly_end(folder: Path) -> float:
 
 def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
     """The frames of the thread that crashed, or of the main thread; outermost first."""
+    threads, current = _threads(text)
+    if not threads:
+        return ()
+    # faulthandler lists threads in reverse order of creation, so the main thread is the last one.
+    return threads[-1 if of_main else current]
+
+
+def other_threads(text: str) -> list[tuple[Frame, ...]]:
+    """The frames of all threads but the main one, the first started first."""
+    return _threads(text)[0][-2::-1]
+
+
+def _threads(text: str) -> tuple[list[tuple[Frame, ...]], int]:
+    """The frames of each thread, and which of them wrote this or crashed."""
     threads: list[list[Frame]] = []
     # Without Python frames of its own, as one of a library's threads, it is listed nowhere.
     current = -1
@@ -261,10 +279,7 @@ def stack_frames(text: str, *, of_main: bool = False) -> tuple[Frame, ...]:
         match = _FRAME.match(line)
         if match and threads:
             threads[-1].append(_frame(match))
-    if not threads:
-        return ()
-    # faulthandler lists threads in reverse order of creation, so the main thread is the last one.
-    return tuple(reversed(threads[-1 if of_main else current]))
+    return [tuple(reversed(thread)) for thread in threads], current
 
 
 def log_tail(log: Path) -> str:
@@ -276,7 +291,7 @@ def log_tail(log: Path) -> str:
 
 def last_trace(text: str) -> Trace | None:
     """The last traceback in a text, including its chained errors."""
-    start = text.rfind(_TRACEBACK_START)
+    start = text.rfind(TRACEBACK_START)
     if start < 0:
         return _syntax_error_trace(text)
     return _trace(text[start:])
@@ -304,7 +319,7 @@ def original_error(trace: Trace) -> Trace:
     for marker in (
         "Original Traceback",
         "terminated with the following error:",
-        '"""\n' + _TRACEBACK_START,
+        '"""\n' + TRACEBACK_START,
     ):
         position = trace.text.rfind(marker)
         if position >= 0:
@@ -317,8 +332,8 @@ def original_error(trace: Trace) -> Trace:
 
 def chained_errors(trace: Trace) -> list[Trace]:
     """The chained errors that a traceback prints before its own, first one first."""
-    blocks = trace.text.split(_TRACEBACK_START)[1:-1]
-    errors = (_trace(f"{_TRACEBACK_START}{block}") for block in blocks)
+    blocks = trace.text.split(TRACEBACK_START)[1:-1]
+    errors = (_trace(f"{TRACEBACK_START}{block}") for block in blocks)
     return [error for error in errors if error is not None]
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torchyard.shared.collectives import HINT
+from torchyard.shared.failures import RENDEZVOUS_FAILED
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -54,6 +57,13 @@ WRONG_TEXT_COMPILED = Rule(
     r"(?!)",
     "a text that the script compiles, as by `eval` or `exec`, is not valid Python: see what it "
     "gets there",
+)
+MEETING_FAILED = Rule(
+    RENDEZVOUS_FAILED,
+    r"(?!)",
+    "the rank could not connect to the address at which the ranks meet: is MASTER_ADDR with "
+    "MASTER_PORT, or what `init_process_group` gets, the same for all ranks and of this run",
+    consequence=True,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -174,8 +184,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "collective_mismatch",
         r"op\.preamble\.length <= op\.nbytes|Detected mismatch between collectives",
-        "all ranks of a group must make the same collective calls in the same order, with the same "
-        "shapes and types",
+        HINT,
     ),
     Rule(
         "collective_timeout",
@@ -351,7 +360,8 @@ RULES: tuple[Rule, ...] = (
         "the installed version may not be the one that the script was written for: pin it in the "
         "environment; or one of your files may shadow a package of the same name",
     ),
-    # These have no file; diagnosis.py tells them apart.
+    # What shows these is the traceback; diagnosis.py tells them apart.
+    MEETING_FAILED,
     WRONG_PROGRAM_IN_COMMAND,
     WRONG_PROGRAM_FROM_INPUT,
     WRONG_TEXT_COMPILED,

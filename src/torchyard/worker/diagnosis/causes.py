@@ -59,6 +59,8 @@ _LONGEST_NAME = 200
 DATA_LOADER_FILES = ("torch/utils/data/dataloader.py", "/multiprocessing/connection.py")
 CONNECTION_ERRORS = ("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError",
                      "BrokenPipeError")  # fmt: skip
+# One lost there is one to the ranks' meeting point, before any rank knows another.
+MEETING_FILE = "torch/distributed/rendezvous.py"
 CONNECTION_FAILED = "ConnectionError"
 DATA_WORKER_LOST = "DataLoader worker exited unexpectedly"
 # Also what a file that is locked or not ready raises: only a fork says that there are too many.
@@ -123,9 +125,9 @@ def match_text(text: str, *, has_peers: bool, exit_code: int = 0) -> Match | Non
     return None
 
 
-def match_rule(rule: Rule) -> Match:
+def match_rule(rule: Rule, has_peers: bool = False) -> Match:
     """The match of a rule that something else than its pattern shows."""
-    return Match(rule.code, rule.hint, False, "")
+    return Match(rule.code, rule.hint, rule.consequence and has_peers, "")
 
 
 def match_syntax_error(files: Sequence[str]) -> Match | None:

@@ -23,6 +23,7 @@ from torchyard.shared import disk, failures
 from torchyard.shared.failures import Failure
 from torchyard.worker.diagnosis import artifacts, causes, launched_ranks, programs
 from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
+from torchyard.worker.diagnosis.cause_rules import MEETING_FAILED
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.diagnosis.launched_ranks import LaunchedRank
 from torchyard.worker.launch.ranks import RankExit
@@ -52,6 +53,9 @@ _SPAWNED = re.compile(
 )
 _LONGEST_RANK = 10
 _PORT = re.compile(r"(?<![\w.])\d{1,5}(?![\w.])")
+_WARNING = re.compile(r"^.{0,80}\b(?:WARNING|ERROR|CRITICAL)\b.{1,300}", re.MULTILINE)
+# What Python says of an error in a destructor, before its traceback.
+_IGNORED = re.compile(r"^Exception ignored in:? [^\n]{1,1000}\n\Z", re.MULTILINE)
 _WITH_STACK = (*_CRASHES, "aborted")
 
 
@@ -92,7 +96,7 @@ def root_cause(
     first = min(
         diagnoses,
         key=lambda each: (
-            _is_after_effect(each, diagnoses), each.failure.code == failures.PEER_LOST, each.at
+            _is_after_effect(each, diagnoses), failures.vagueness(each.failure.code), each.at
         ),
     )  # fmt: skip
     return _with_early_exit(first, exits, context)
@@ -124,30 +128,35 @@ def first_early_exit(
         until: in seconds since 1970.
         failed: of a launcher's ranks only its siblings count.
     """
-    early: list[tuple[float, int]] = []
+    early: list[tuple[float, int, int]] = []
     for exit in exits:
         rank = exit.rank.rank
         if not exit.exit_code and not exit.stop_requested:
-            early.append((exit.at, rank))
+            early.append((exit.at, rank, exit.pid))
         if exit.exit_code and not exit.stop_requested and failed is None:
             continue
         for leaving in artifacts.leavings(context.records_folder(rank)):
             is_of_rank = exit.pid in (leaving.pid, leaving.parent) and not exit.exit_code
             is_sibling = failed is None or leaving.parent == failed.parent
             if is_of_rank or is_sibling or (exit.stop_requested and leaving.rank == rank):
-                early.append((leaving.at, leaving.rank))
-    early = [(at, rank) for at, rank in early if at <= until]
+                early.append((leaving.at, leaving.rank, leaving.pid))
+    early = [each for each in early if each[0] <= until]
     if failed is not None:
-        early = [(at, rank) for at, rank in early if rank != failed.rank]
+        early = [each for each in early if each[1] != failed.rank]
     if not early:
         return None
-    at, rank = min(early)
+    at, rank, pid = min(early)
     left = {"rank": rank, "node": context.node, "exit_code": 0, "at": iso_time(at)}
-    hidden = artifacts.records(context.records_folder(rank))
-    if hidden and (trace := hidden[-1].trace) is not None:
-        left["error"] = short_title(trace) + location_of(
-            artifacts.user_frame(trace.frames), context
-        )
+    if place := artifacts.place_of_exit(context.records_folder(rank), pid):
+        left["where"] = location_of(place, context)
+    hidden = [
+        record.trace
+        for record in artifacts.records(context.records_folder(rank))
+        if record.kind == "exception" and abs(at - record.at) < _JUST_NOW_S
+    ]
+    if hidden and (trace := hidden[-1]) is not None:
+        frame = artifacts.user_frame(trace.frames)
+        left["error"] = short_title(trace) + location_of(frame, context)
     return left
 
 
@@ -178,11 +187,18 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
         record = artifacts.decisive_record(own_records, 1, 0, exit.at) or record
     tail = artifacts.log_tail(exit.rank.log)
     launched = _launched_rank(exit, record, context, tail)
-    if record is not None and record.has_peers:
-        context = replace(context, has_peers=True)  # those of a launcher of its own
+    has_launcher = record is not None and record.has_peers and not context.has_peers
+    if has_launcher:
+        context = replace(context, has_peers=True)
     if launched is not None and (launched.signal or launched.exit_code):
         return _diagnose_launched(launched, exit, context, record, tail)
     finding = _finding(exit, context, folder, record, tail)
+    if finding.code == "exited" and finding.what.startswith("sys.exit"):
+        # It gave no reason, unless it printed one; what a launcher prints is none.
+        is_last = not has_launcher and launched_ranks.listed(tail, True) is None
+        is_silent = record is not None and not record.message
+        if is_last and is_silent:
+            finding = _replaced(finding, what=finding.what + _after_last_line(tail))
     finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail, launched)
 
@@ -261,13 +277,41 @@ def _finding(
     if trace is not None and printed is not None and printed.title == trace.title:
         trace = printed  # the record was truncated
     if trace is not None:
-        return _from_trace(exit, context, trace)
+        finding = _from_trace(exit, context, trace)
+        if finding.code != "exception":
+            return finding
+        return _replaced(
+            finding, what=finding.what + _what_came_before(trace, context, folder, tail)
+        )
     if signum:
         return _from_signal(exit, context, folder, signum, exit.pid)
     shell_signal = exit.exit_code - _SHELL_SIGNAL
     if shell_signal in causes.SIGNALS:
         return _from_program_signal(exit, context, folder, shell_signal)
     return _from_output(exit, context, folder, tail)
+
+
+def _what_came_before(trace: Trace, context: DiagnosisContext, folder: Path, tail: str) -> str:
+    """An error that may have led to one without a known cause: chained to it, of a thread, printed
+    or logged before it.
+    """
+    chained = artifacts.chained_errors(trace)
+    threads = [each.trace for each in artifacts.records(folder) if each.kind == "thread"]
+    own = trace.text.strip().rpartition("\n")[2]
+    start = tail.rfind(own) if own else -1
+    start = tail.rfind(artifacts.TRACEBACK_START, 0, start) if start >= 0 else len(tail)
+    earlier = "\n".join(tail[: max(0, start)].splitlines()[-_SEARCHED_LINES:])
+    begin = earlier.rfind(artifacts.TRACEBACK_START)
+    is_ignored = _IGNORED.search(earlier[: max(0, begin)]) is not None
+    printed = artifacts.last_trace(earlier) if not is_ignored else None
+    for error, how in ((chained[0] if chained else None, ""),
+                       (threads[-1] if threads else None, " in a thread"),
+                       (printed, ", which it printed")):  # fmt: skip
+        if error is not None and error.title != trace.title:
+            frame = artifacts.user_frame(error.frames)
+            return f", after {short_title(error)}{location_of(frame, context)}{how}"
+    logged = _WARNING.findall(earlier)
+    return f", after it logged `{logged[-1].strip()[:_TITLE]}`" if logged else ""
 
 
 def _printed_trace(folder: Path, tail: str, signum: int) -> Trace | None:
@@ -302,6 +346,8 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         )
     if match is not None and match.code == failures.PEER_LOST and _is_of_a_server(original, folder):
         match = causes.match_text(causes.CONNECTION_FAILED, has_peers=False)
+    if match is not None and match.code == failures.PEER_LOST and causes.MEETING_FILE in trace.text:
+        match = causes.match_rule(MEETING_FAILED, context.has_peers)
     if all(file in trace.text for file in causes.DATA_LOADER_FILES):
         match = causes.match_text(causes.DATA_WORKER_LOST, has_peers=False)
     elif original.type == causes.FORK_ERROR and "fork" in trace.text:
@@ -311,7 +357,11 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
     elif program := _missing_program(original):
         line = f": {program}: command not found"
         match = causes.match_text(line, has_peers=False, exit_code=_NOT_FOUND) or match
-    frame = artifacts.user_frame(original.frames or trace.frames)
+    frames = original.frames
+    if not artifacts.user_frames(frames):
+        # A library's function ran in a worker of the data loader: the loop is the script's.
+        frames = tuple(artifacts.user_frames(trace.frames)) or frames or trace.frames
+    frame = artifacts.user_frame(frames)
     description = short_title(original)
     if frame is None or not description.endswith(f", line {frame.line})"):
         # A syntax error has its own.
@@ -324,7 +374,7 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         description,
         match.hint if match else "",
         match.consequence if match else False,
-        original.frames or trace.frames,
+        frames,
         trace.text,
         original.title[:_TITLE],
     )
@@ -456,7 +506,7 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
             hint = nearest or (causes.OWN_PATH if context.own_path else hint)
         return _Finding(match.code, match.line[:_TITLE], hint, match.consequence)
     if artifacts.ended_abruptly(folder, exit.pid):
-        at = artifacts.abrupt_end(folder, exit.pid)
+        at = artifacts.place_of_exit(folder, exit.pid)
         how = f"by os._exit{location_of(at, context)}" if at else "by os._exit or a library"
         return _Finding(
             "hard_exit",
@@ -469,13 +519,19 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
         hint = "the script, or what reads its output, closed stdout or stderr before"
         return _Finding("output_unwritten", description, hint)
     if artifacts.ended_orderly(folder, exit.pid):
-        line = last_lines.rpartition("\n")[2].strip()[:_TITLE]
-        after = f", after it printed `{line}`" if line else ""
-        return _Finding("exited", f"the script raised SystemExit or called `exit`{after}")
+        at = artifacts.place_of_exit(folder, exit.pid)
+        what = f"the script raised SystemExit or called `exit`{location_of(at, context)}"
+        what += _after_last_line(tail)
+        return _Finding("exited", what, frames=(at,) if at else ())
     if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
         description = "no Python in it failed: the script raised SystemExit, or the shell exited"
-        return _Finding("rank_failed", description)
-    return _Finding("rank_failed")
+        return _Finding("rank_failed", description + _after_last_line(tail))
+    return _Finding("rank_failed", _after_last_line(tail).removeprefix(", "))
+
+
+def _after_last_line(tail: str) -> str:
+    lines = [line.strip() for line in tail.splitlines()[-_SEARCHED_LINES:] if line.strip()]
+    return f", after it printed `{lines[-1][:_TITLE]}`" if lines else ""
 
 
 def _diagnose_stopped(

@@ -34,17 +34,18 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
         if exit.exit_code or exit.stop_requested or exit.aborted_late:
             continue
         record = _failed_python(exit, context.records_folder(exit.rank.rank))
-        if record is not None and (record.kind == "exception" or is_piped):
+        if record is not None and (record.kind != "exit" or is_piped):
+            part = "thread" if record.kind == "thread" else "program"
             yield (
-                f"rank {exit.rank.rank} succeeded, but a program in it failed: "
-                f"{_description(record, context)}{advice}"
+                f"rank {exit.rank.rank} succeeded, but a {part} in it failed: "
+                f"{_description(record, context)}{advice if part == 'program' else ''}"
             )
 
 
 def _failed_python(exit: RankExit, folder: Path) -> Record | None:
-    """The last Python that the rank's first process started and that failed."""
+    """The last Python that the rank's first process started and that failed, or a thread of it."""
     for record in reversed(artifacts.records(folder)):
-        is_exception = record.kind == "exception" and record.trace is not None
+        is_exception = record.kind in ("exception", "thread") and record.trace is not None
         is_exit = record.kind == "exit" and bool(record.exit_code)
         if (is_exception and exit.pid in (record.parent, record.pid)) or (
             is_exit and exit.pid == record.parent
@@ -55,7 +56,7 @@ def _failed_python(exit: RankExit, folder: Path) -> Record | None:
 
 
 def _description(record: Record, context: DiagnosisContext) -> str:
-    if record.kind == "exception" and record.trace is not None:
+    if record.kind != "exit" and record.trace is not None:
         frame = artifacts.user_frame(record.trace.frames)
         return diagnosis.short_title(record.trace) + diagnosis.location_of(frame, context)
     frame = artifacts.Frame(*record.exit_frame) if record.exit_frame is not None else None

@@ -9,8 +9,9 @@ Always: an error in the diagnosis never hides a rank's failure.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torchyard.shared import disk
 from torchyard.shared.failures import STOPPED_EXIT, Failure
@@ -147,14 +148,29 @@ def hidden_failures(
 
 
 def silent_faults(
-    ranks: Sequence[Rank], *, command: str, has_logged: bool, has_gpus: bool
+    ranks: Sequence[Rank],
+    context: DiagnosisContext,
+    *,
+    command: str,
+    is_whole: bool,
+    has_logged: bool,
+    lost_figures: Mapping[str, tuple[Mapping[str, Any], int]],
+    has_gpus: bool,
 ) -> list[str]:
-    """What may be wrong with the work of ranks that succeeded, one sentence each."""
+    """What may be wrong with the work of ranks that succeeded; as silent_faults.notices."""
     from torchyard.worker.diagnosis import silent_faults
 
     try:
         return list(
-            silent_faults.notices(ranks, command=command, has_logged=has_logged, has_gpus=has_gpus)
+            silent_faults.notices(
+                ranks,
+                context,
+                command=command,
+                is_whole=is_whole,
+                has_logged=has_logged,
+                lost_figures=lost_figures,
+                has_gpus=has_gpus,
+            )
         )
     except Exception:
         traceback.print_exc()

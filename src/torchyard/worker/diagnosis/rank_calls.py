@@ -26,10 +26,11 @@ _MAX_SOCKETS = 256
 _POLL_S = 0.05
 
 
-def read(
+def ask(
     folders: Iterable[Path], limit_s: float, *, with_lines: bool = False
-) -> list[dict[str, Any]]:
-    """What the ranks with these folders of records called, as JSON; see shared/collectives.py.
+) -> tuple[list[dict[str, Any]], int]:
+    """What the ranks with these folders of records called, as JSON (see shared/collectives.py); how
+    many did not answer.
 
     Args:
         limit_s: for all of them together.
@@ -49,7 +50,8 @@ def read(
     for folder in folders:
         files = sorted(folder.glob(f"*{SAVED}"))[:_MAX_SOCKETS]
         answers += [artifacts.text_of(file).encode() for file in files]
-    return [body for answer in answers for body in _parsed(answer)]
+    silent = sum(not question.over for question in asked.values())
+    return [body for answer in answers for body in _parsed(answer)], silent
 
 
 @dataclass
@@ -77,15 +79,18 @@ def _asked(file: Path, with_lines: bool) -> socket.socket | None:
 def _wait(asked: Mapping[Path, _Question], deadline: float) -> None:
     """Until all have answered, or left a file instead."""
     while (left_s := deadline - time.monotonic()) > 0:
-        open_ones = {each.asking: each for each in asked.values() if not each.over}
+        open_ones = {each.asking.fileno(): each for each in asked.values() if not each.over}
         empty = [saved for saved, each in asked.items() if not each.answer and not saved.exists()]
         if not open_ones and not empty:
             break
-        readable, _, _ = select.select(list(open_ones), [], [], min(_POLL_S, left_s))
-        for asking in readable:
-            question = open_ones[asking]
+        # No `select.select`, which knows the first 1,024 descriptors only.
+        waiter = select.poll()
+        for descriptor in open_ones:
+            waiter.register(descriptor, select.POLLIN)
+        for descriptor, _ in waiter.poll(1000 * min(_POLL_S, left_s)):
+            question = open_ones[descriptor]
             try:
-                chunk = asking.recv(65536)
+                chunk = question.asking.recv(65536)
             except OSError:
                 chunk = b""
             question.answer += chunk

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +32,15 @@ class RankPosition:
     """Where a rank is: the frame of the user's Python code, if any, and all of its stacks.
 
     `waits_in` is the function of torch.distributed that this code has called; empty if it is in
-    none. `leaf` is the function that it is in, whoever wrote it.
+    none. `leaf` is the function that it is in, whoever wrote it. `state` says what is not seen by
+    the frame: that Python waits at its end, or that a signal has suspended the rank.
     """
 
     frame: Frame | None
     text: str
     waits_in: str = ""
     leaf: tuple[str, str] = ("", "")
+    state: str = ""
 
 
 def write_stacks(
@@ -60,7 +62,7 @@ def write_stacks(
         answer_s: how long each process may take.
     """
     frame: Frame | None = None
-    waits_in, leaf = "", ("", "")
+    waits_in, leaf, state = "", ("", ""), ""
     text = [f"{title}\n"]
     for process in processes.below(root)[:_MAX_PROCESSES]:
         is_late = time.monotonic() >= signal_deadline
@@ -69,11 +71,32 @@ def write_stacks(
             frames = artifacts.stack_frames(stack, of_main=True)
             frame, waits_in = artifacts.user_frame(frames), artifacts.called(frames)
             leaf = (frames[-1].file, frames[-1].function) if frames else leaf
+            state = _waits_at_end(frames)
+            if state:
+                others = (artifacts.user_frames(each) for each in artifacts.other_threads(stack))
+                frame = next((each[-1] for each in others if each), None)
+        elif not stack and frame is None and _is_suspended(process.pid):
+            state = "suspended by a signal (SIGSTOP)"
         text.append(f"\n{_process_title(process)}\n{stack or _kernel_state(process.pid)}")
     if target is not None:
         with open(target, "a", encoding="utf-8", errors="replace") as file:
             file.write("".join(text) + "\n")
-    return RankPosition(frame, "".join(text), waits_in, leaf)
+    return RankPosition(frame, "".join(text), waits_in, leaf, state)
+
+
+def _waits_at_end(frames: Sequence[Frame]) -> str:
+    """What Python waits for at its end, if it does: the user's code is elsewhere then."""
+    if frames and not artifacts.user_frames(frames):
+        functions = [(frame.file.rpartition("/")[2], frame.function) for frame in frames]
+        if ("threading.py", "_shutdown") in functions:
+            return "Python waits at its end for this thread"
+        if ("util.py", "_exit_function") in functions:
+            return "Python waits at its end for this process"
+    return ""
+
+
+def _is_suspended(pid: int) -> bool:
+    return any(line.startswith("State:\tT") for line in _lines(pid, "status"))
 
 
 def _python_stack(process: Process, errors: Path, answer_s: float) -> str:

@@ -4,18 +4,20 @@ Owns: what counts as a sign of life, how long a pause may be, what is reported o
 Leaves: whether the whole job stands, and who is to blame, to the server, which hears from all
 nodes (jobs/records/stalls.py); stacks to stacks.py, collectives to rank_calls.py.
 Always: nothing is ended; a job that reads, writes, prints or logs is never reported, nor one that
-computes unless it is in one and the same function for long; a pause must be longer than any that
-this job went on after.
+computes unless it is in one of a few functions for long; a pause must be longer than any after
+which this job went on.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchyard.shared import collectives
 from torchyard.worker.diagnosis import rank_calls
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import Rank
@@ -23,16 +25,19 @@ from torchyard.worker.system import activity
 from torchyard.worker.system.activity import Activity
 
 _CHECKS_PER_LIMIT = 6
-_MOST_EVERY_S, _LEAST_EVERY_S = 5.0, 0.5
+_LEAST_EVERY_S = 0.5
 _TIMES_LONGEST = 3.0
-# Ranks that compute are reported after so many such limits, if they were in the same function each
-# of the last times that they were asked: a long evaluation or compilation is in many.
-_BUSY_TIMES, _SAME_LEAVES = 10.0, 4
+# Ranks that compute are reported after so many such limits, if each was in one of a few functions
+# all the last times that it was asked: a long evaluation or compilation is in many.
+_BUSY_TIMES, _LOOKS, _FEW_LEAVES = 10.0, 5, 3
+# One that holds Python's lock so often in turn, as a regular expression without end does, while
+# the others answer, is reported sooner.
+_SILENT_LOOKS = 2
 # What threads that only wait use: below it a rank does nothing.
 _IDLE_SHARE, _IDLE_BYTES_PER_S = 0.02, 16 << 10
 # With lines a rank first reads the tables of symbols of all of torch.
-_ANSWER_S, _ANSWER_WITH_LINES_S = 1.5, 10.0
-_MOST_CALLS, _LONGEST_RANK = 12, 9
+_ANSWER_S, _ANSWER_WITH_LINES_S = 1.5, 5.0
+_LONGEST_RANK = 9
 
 
 @dataclass(frozen=True)
@@ -69,17 +74,21 @@ class StallWatch:
         self._positions = positions
         self._post = post
         self._now = now
-        self._every_s = min(_MOST_EVERY_S, max(_LEAST_EVERY_S, limit_s / _CHECKS_PER_LIMIT))
+        self._every_s = max(_LEAST_EVERY_S, limit_s / _CHECKS_PER_LIMIT)
         self._measured_at = now()
         self._measured: Mapping[int, Activity] = {}
-        self._progressed: object = None
+        self._progressed = progress()
+        # Pauses before the first sign of progress, while packages are imported, are not its pace.
+        self._has_begun = False
         self._quiet_since: float | None = None
         self._was_active = False
         self._longest_s = 0.0
         self._progress_at = self._sampled_at = now()
         self._calls_at_sample: list[dict[str, Any]] | None = None
-        self._leaves: dict[int, tuple[str, str]] = {}
-        self._same_leaves = 0
+        # Of the last looks, in which function each rank was.
+        # How often in turn some rank gave no answer, and others did.
+        self._silent = 0
+        self._looks: deque[dict[int, tuple[str, str]]] = deque(maxlen=_LOOKS)
         self._calls: list[dict[str, Any]] | None = None
         self._reported = self._reported_busy = False
 
@@ -92,22 +101,24 @@ class StallWatch:
         last_at, self._measured_at = self._measured_at, now
         progressed, self._progressed = self._progressed, self._progress()
         computes = _computes(before, self._measured, now - last_at)
+        self._has_begun = self._has_begun or progressed != self._progressed
         if progressed != self._progressed or _moves(before, self._measured, now - last_at):
             self._goes_on(now)
-        elif computes and (self._was_active or self._quiet_since is None):
-            self._computes(running, now)
-        elif not computes and self._quiet_since is None:
+        elif computes:
+            # A thread that wakes up now and then is no sign of life, going on is.
+            if self._was_active or self._quiet_since is None:
+                self._computes(running, now)
+        elif self._quiet_since is None:
             self._quiet_since = last_at
         elif running:
-            # A thread that wakes up now and then is no sign of life, going on is.
             self._look_closer(running, now)
         self._was_active = computes
         return self._every_s
 
     def ending(self, positions: list[dict[str, Any]]) -> None:
-        """Report what the ranks called last, because one of them failed or all are to stop."""
-        ranks = self._ranks_of(self._read_calls(), positions)
-        self._post("ranks_stand", quiet_s=0.0, ranks=ranks)
+        """Report what the ranks called last, because one of them failed or they stand too long."""
+        if ranks := self._ranks_of(self._read_calls(), positions):
+            self._post("ranks_stand", quiet_s=0.0, ranks=ranks)
 
     @property
     def _limit_now_s(self) -> float:
@@ -116,13 +127,14 @@ class StallWatch:
     def _goes_on(self, now: float) -> None:
         self._awakes(now)
         self._progress_at = now
-        self._leaves, self._same_leaves = {}, 0
+        self._looks.clear()
+        self._silent = 0
         if self._reported:
             self._reported = False
             self._post("ranks_go_on")
 
     def _awakes(self, now: float) -> None:
-        if self._quiet_since is not None:
+        if self._quiet_since is not None and self._has_begun:
             self._longest_s = max(self._longest_s, now - self._quiet_since)
         self._quiet_since = self._calls = None
 
@@ -136,21 +148,28 @@ class StallWatch:
         if self._reported or now < self._sampled_at + self._limit_s:
             return
         limit_s = max(_BUSY_TIMES * self._limit_s, self._limit_now_s)
-        if busy_s < limit_s / 2:
+        if busy_s < (self._limit_now_s if self._has_begun else limit_s / 2):
             return
         self._sampled_at = now
-        calls, leaves = self._read_calls(), self._positions.leaves(running)
+        calls, silent = self._ask()
+        self._silent = self._silent + 1 if silent and calls else 0
+        if busy_s >= limit_s / 2:
+            self._looks.append(self._positions.leaves(running))
         self._measured = activity.measure(running)
         if self._calls_at_sample is not None and _went_on(
             _numbers(self._calls_at_sample), _numbers(calls)
         ):
             self._goes_on(now)
         self._calls_at_sample = calls
-        self._same_leaves = self._same_leaves + 1 if leaves == self._leaves else 0
-        self._leaves = leaves
-        if busy_s >= limit_s and self._same_leaves >= _SAME_LEAVES:
+        if self._silent >= _SILENT_LOOKS or (busy_s >= limit_s and self._is_in_few_functions()):
             self._reported_busy = True
             self._report(running, busy_s, calls)
+
+    def _is_in_few_functions(self) -> bool:
+        """Each rank, in all of the last looks."""
+        functions = [set(leaves.items()) for leaves in self._looks]
+        by_rank = Counter(rank for rank, _ in set().union(*functions))
+        return len(self._looks) == _LOOKS and all(n <= _FEW_LEAVES for n in by_rank.values())
 
     def _look_closer(self, running: Mapping[int, Rank], now: float) -> None:
         assert self._quiet_since is not None
@@ -162,6 +181,7 @@ class StallWatch:
         self._measured = activity.measure(running)
         if self._calls is not None and _went_on(_numbers(self._calls), _numbers(calls)):
             # Steps that cost next to nothing are steps all the same.
+            self._has_begun = True
             self._goes_on(now)
             return
         self._calls = calls
@@ -176,7 +196,10 @@ class StallWatch:
         self._reported = True
         calls = _completed(self._read_calls(with_lines=True), calls)
         positions = self._positions.written(running, f"no progress for {quiet_s:.0f} s")
-        self._post("ranks_stand", quiet_s=round(quiet_s, 1), ranks=self._ranks_of(calls, positions))
+        ranks = self._ranks_of(calls, positions)
+        self._post(
+            "ranks_stand", quiet_s=round(quiet_s, 1), computes=self._reported_busy, ranks=ranks
+        )
 
     def _ranks_of(
         self, calls: list[dict[str, Any]], positions: list[dict[str, Any]]
@@ -187,29 +210,26 @@ class StallWatch:
             number = str(body.get("rank"))
             if not (number.isascii() and number.isdigit()) or len(number) > _LONGEST_RANK:
                 continue
-            groups = [
-                {**group, "calls": [self._shown(call) for call in _calls_of(group)[-_MOST_CALLS:]]}
-                for group in _groups(body)
-            ]
-            ranks.setdefault(number, {"rank": int(number)})["groups"] = groups
+            listed = collectives.plain(body)
+            for call in (call for group in listed["groups"] for call in group["calls"]):
+                call["where"] = self._relative(call["where"])
+            ranks.setdefault(number, {"rank": int(number)}).update(listed)
             ranks[number]["ended"] = body.get("ended") is True
             if body.get("where"):
                 ranks[number]["where"] = self._relative(body["where"])
         return list(ranks.values())
 
-    def _shown(self, call: Any) -> Any:
-        """A call with its line's file relative to the job's folder."""
-        if not isinstance(call, dict):
-            return call
-        return {**call, "where": self._relative(call.get("where"))}
-
     def _relative(self, where: Any) -> str:
+        """A line with its file relative to the job's folder."""
         return str(where or "").removeprefix(f"{self._context.work}/")
 
     def _read_calls(self, with_lines: bool = False) -> list[dict[str, Any]]:
+        return self._ask(with_lines)[0]
+
+    def _ask(self, with_lines: bool = False) -> tuple[list[dict[str, Any]], int]:
         folders: list[Path] = sorted(self._context.errors.glob("rank-*"))
         limit_s = _ANSWER_WITH_LINES_S if with_lines else _ANSWER_S
-        return rank_calls.read(folders, limit_s, with_lines=with_lines)
+        return rank_calls.ask(folders, limit_s, with_lines=with_lines)
 
 
 def _computes(before: Mapping[int, Activity], now: Mapping[int, Activity], seconds: float) -> bool:
@@ -237,22 +257,12 @@ def _completed(calls: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> li
 def _numbers(calls: list[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
     """How far each rank has come, in each of its groups."""
     return {
-        (str(body.get("rank")), str(group.get("name"))): _calls_of(group)[-1:]
+        (str(body.get("rank")), group["name"]): group["calls"][-1:]
         for body in calls
-        for group in _groups(body)
+        for group in collectives.plain(body)["groups"]
     }
 
 
 def _went_on(before: Mapping[Any, list[Any]], now: Mapping[Any, list[Any]]) -> bool:
     """By those that answered both times."""
     return any(now[key] != before[key] for key in now.keys() & before.keys())
-
-
-def _groups(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    groups = body.get("groups")
-    return [each for each in groups if isinstance(each, dict)] if isinstance(groups, list) else []
-
-
-def _calls_of(group: Mapping[str, Any]) -> list[Any]:
-    calls = group.get("calls")
-    return calls if isinstance(calls, list) else []

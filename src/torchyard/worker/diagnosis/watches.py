@@ -21,7 +21,6 @@ from torchyard.shared.failures import STOPPED_EXIT, Failure
 from torchyard.shared.plan import LaunchPlan
 from torchyard.shared.plurals import plural
 from torchyard.worker.diagnosis import stacks
-from torchyard.worker.diagnosis.artifacts import Frame
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.diagnosis.cut_connections import CutConnections
 from torchyard.worker.diagnosis.joined_ranks import JoinedRanks
@@ -29,7 +28,7 @@ from torchyard.worker.diagnosis.stacks import RankPosition
 from torchyard.worker.diagnosis.stall_watch import Positions, StallWatch
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.preflight.rendezvous import Rendezvous
-from torchyard.worker.server.control import HANG, TIMEOUT, Control
+from torchyard.worker.server.control import HANG, PEER_LOST, TIMEOUT, Control
 
 _CHECK_EVERY_S = 5.0
 _CHECKS_PER_LIMIT = 10
@@ -119,7 +118,8 @@ class Watches:
             self._write_stacks(running, "another node reported a hang", *limits)
         elif self._control.reason == TIMEOUT:
             self._write_stacks(running, "the job reached its time limit", *limits)
-        if self._stalls is not None and self._plan.world_size > 1:
+        is_of_itself = self._control.reason in ("", "failed", PEER_LOST, HANG, TIMEOUT)
+        if self._stalls is not None and self._plan.world_size > 1 and is_of_itself:
             try:
                 self._stalls.ending(self._last_positions(running))
             except Exception:
@@ -199,7 +199,7 @@ class Watches:
     def _last_positions(self, running: Mapping[int, Rank]) -> list[dict[str, Any]]:
         """Where those stand that still run when another one has failed."""
         return [
-            {"rank": rank, "where": self._describe(each.frame), "waits_in": each.waits_in}
+            {"rank": rank, "where": self._describe(each), "waits_in": each.waits_in}
             for rank, each in self._glance(running).items()
         ]
 
@@ -236,18 +236,20 @@ class Watches:
             file = self._logs / name
             position = stacks.write_stacks(pid, errors, file, title, deadline, answer_s)
             positions[rank.rank] = position
-            self.positions.append({"rank": rank.rank, "where": self._describe(position.frame)})
+            self.positions.append({"rank": rank.rank, "where": self._describe(position)})
             self._ship(file, f"user_logs/{name}")
         return positions
 
-    def _describe(self, frame: Frame | None) -> str:
+    def _describe(self, position: RankPosition) -> str:
+        frame = position.frame
         if frame is None:
-            return "no Python code"
+            return f"no Python code, {position.state}" if position.state else "no Python code"
         file = frame.file
         start = f"{self._context.work}/"
         file = file[len(start) :] if file.startswith(start) else file
         function = "" if frame.function in ("", "<module>") else f" in {frame.function}"
-        return f"{file} line {frame.line}{function}"
+        state = f" ({position.state})" if position.state else ""
+        return f"{file} line {frame.line}{function}{state}"
 
 
 def _now() -> str:

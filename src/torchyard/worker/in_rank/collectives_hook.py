@@ -32,6 +32,9 @@ _GROUPS = "torch.distributed.distributed_c10d"
 # Of earlier versions the recorder of NCCL is off unless this says how much it keeps.
 _NCCL_SIZE = "TORCH_NCCL_TRACE_BUFFER_SIZE"
 _RECORDS_ALWAYS = (2, 5)
+# The first version whose recorder has Gloo's, too; what else ranks may talk by.
+_RECORDS_GLOO = (2, 13)
+_OTHER_WAYS = ("horovod", "mpi4py", "ray")
 
 
 class _Place:
@@ -89,6 +92,16 @@ def _serve(listener: "Any") -> None:
             connection.close()
 
 
+def has_called_nothing() -> bool:
+    """Whether this rank is one of several and surely never called a collective."""
+    return bool(
+        _Place.folder
+        and _torch_version() >= _RECORDS_GLOO
+        and not any(each in sys.modules for each in _OTHER_WAYS)
+        and next(iter(_entries(False)), None) is None
+    )
+
+
 def save(trace: "Any" = None) -> None:
     """Leave the list for the worker, because this Python ends by an error.
 
@@ -134,7 +147,13 @@ def _text(with_lines: bool, ended: bool = False, where: str = "") -> str:
         for name in sorted({*members, *groups})[:_MOST_GROUPS]
     ]
     return json.dumps(
-        {"rank": os.environ.get("RANK"), "groups": listed, "ended": ended, "where": where}
+        {
+            "rank": os.environ.get("RANK"),
+            "groups": listed,
+            "groups_made": getattr(world, "group_count", 0),
+            "ended": ended,
+            "where": where,
+        }
     )
 
 

@@ -39,9 +39,10 @@ _STACK, _END, _QUIT = ".stack", ".end", ".quit"
 _LEFT = ".left"
 # Those of `sys.excepthook`.
 _HOOK_ARGUMENTS = 3
-# Where a Python was that left by `os._exit` with another code.
+# Where a Python was that left by `os._exit` or SystemExit with another code.
 _PLACE = ".place"
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
+_MOST_SOURCE = 1000000
 
 
 class _Life:
@@ -56,6 +57,8 @@ class _Life:
     exit = None  # type: Any
     # The script's own frame and how far it was when it called `sys.exit`.
     at = None  # type: Any
+    # The line and the code of its `sys.exit(0)`.
+    place = None  # type: Any
 
 
 def install() -> None:
@@ -150,11 +153,11 @@ def _watch_abrupt_exits() -> None:
     def _exit(status: int) -> None:
         try:
             if os.getpid() == _Life.pid and _is_near_command():
-                _note_lost_error(sys._getframe(1))
+                frame = sys._getframe(1)
+                _note_lost_error(frame)
+                _note_place(frame.f_lineno, frame.f_code)
                 if status == 0:
                     _note_leaving()
-                else:
-                    _note_place(sys._getframe(1))
         except Exception:
             pass
         before(status)
@@ -173,19 +176,41 @@ def _note_lost_error(frame: "Any") -> None:
         _record("exception", type(error), error, error.__traceback__)
 
 
-def _note_place(frame: "Any") -> None:
-    """Where `os._exit` was called, of which nothing else tells."""
-    name = _Life.dump[: -len(_STACK)] + _PLACE
+def _note_place(line: int, code: "Any") -> None:
+    """Where the end was called for, if nothing else tells."""
+    _leave(_PLACE, f"{line} {code.co_name} {code.co_filename}")
+
+
+def _note_raise() -> None:
+    """Where the script raised SystemExit, of which Python tells no hook: if it has one such line,
+    that is it.
+    """
+    script = str(getattr(sys.modules.get("__main__"), "__file__", ""))
+    with open(script, encoding="utf-8", errors="replace") as opened:
+        lines = opened.readlines(_MOST_SOURCE)
+    places = [number for number, line in enumerate(lines, 1) if _raises_exit(line.split("#")[0])]
+    if len(places) == 1:
+        _leave(_PLACE, f"{places[0]} <module> {script}")
+
+
+def _raises_exit(line: str) -> bool:
+    statements = line.replace(":", ";").split(";")
+    starts = ("raise SystemExit", "exit(", "quit(")
+    return any(statement.strip().startswith(starts) for statement in statements)
+
+
+def _leave(ending: str, text: str) -> None:
+    """Write a file for the worker."""
+    name = _Life.dump[: -len(_STACK)] + ending
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        place = f"{frame.f_lineno} {frame.f_code.co_name} {frame.f_code.co_filename}"
-        os.write(file, place.encode("utf-8", "replace"))
+        os.write(file, text.encode("utf-8", "replace"))
     finally:
         os.close(file)
 
 
 def _note_exit(status: "Any") -> None:
-    _Life.exit = _Life.at = None
+    _Life.exit = _Life.at = _Life.place = None
     caller = sys._getframe(2)
     code = caller.f_code
     if "multiprocessing" in code.co_filename:
@@ -196,6 +221,8 @@ def _note_exit(status: "Any") -> None:
         _Life.exit = _recorder().describe(
             _Life.started, "exit", *sys.exc_info(), status, caller_position
         )
+    else:
+        _Life.place = (caller.f_lineno, code)
     frame = caller  # type: Any
     while frame is not None:
         if frame.f_globals.get("__name__") == "__main__":
@@ -275,7 +302,12 @@ def _tell_the_end() -> None:
         if not (_Life.failed or _code_of_exit()) and _is_near_command():
             _note_leaving()
             # Kept for the worker: whatever happens from now on, the script had ended.
-            os.rename(_Life.dump, _Life.dump[: -len(_STACK)] + (_END if _will_succeed() else _QUIT))
+            ending = _END if _will_succeed() else _QUIT
+            os.rename(_Life.dump, _Life.dump[: -len(_STACK)] + ending)
+            if _Life.place is not None and _is_at_exit():
+                _note_place(*_Life.place)
+            elif ending == _QUIT and _Life.exit is None:
+                _note_raise()
         elif not os.path.getsize(_Life.dump):
             os.unlink(_Life.dump)
     except Exception:
@@ -291,12 +323,9 @@ def _note_leaving() -> None:
     parent = getattr(processes, "parent_process", None)  # Not in Python 3.7 and earlier.
     if not rank or (parent is not None and parent() is not None):
         return
-    name = _Life.dump[: -len(_STACK)] + _LEFT
-    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, f"{rank} {os.getppid()}".encode())
-    finally:
-        os.close(file)
+    collectives = sys.modules.get(_COLLECTIVES)
+    is_alone = collectives is not None and collectives.has_called_nothing()
+    _leave(_LEFT, f"{rank} {os.getppid()} {'alone' if is_alone else ''}")
 
 
 def _is_near_command() -> bool:

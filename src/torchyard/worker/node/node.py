@@ -234,6 +234,8 @@ class Node:
         limit_watch = self._limit_watch
         assert limit_watch is not None
         limit_watch.other = watches
+        if watches is None and self._plan.stall_notice_s > 0:
+            limit_watch.later = lambda: self._make_watches(prepared)
         try:
             failed = self._gang.supervise(
                 self._control,
@@ -328,14 +330,20 @@ class Node:
         return None
 
     def _tell_silent_faults(self) -> None:
+        plan = self._plan
+        sizes = self._limit_watch.log_sizes if self._limit_watch is not None else ()
+        if plan.world_size == 1 and not any(sizes):
+            return  # as of many a step of a pipeline, which need not pay for it
         outputs = self._folders.work / "outputs"
         named = self._folders.outputs
         has_files = any(any(folder.iterdir()) for folder in (outputs, named) if folder.is_dir())
-        plan = self._plan
         for message in outcome.silent_faults(
             [exit.rank for exit in self._gang.exits],
+            self._context,
             command=plan.command,
+            is_whole=plan.node_count == 1,
             has_logged=has_files or self._relay.logged > 0,
+            lost_figures=self._relay.lost_figures,
             has_gpus=bool(plan.gpus_per_node or plan.rehearsed_gpus)
             or any(Path("/dev").glob("nvidia[0-9]*")),
         ):
@@ -350,20 +358,16 @@ class Node:
         return Preflight(self._plan, self._node, self._base, self._folders.node, self._events.post)
 
     def _watches(self, prepared: Prepared) -> Watches | None:
+        """Those that are needed from the start, if any."""
         plan = self._plan
-        is_apart = plan.node_count > 1 and not plan.single_host
-        limits = (
-            plan.hang_after_s,
-            plan.rendezvous_timeout_s,
-            plan.timeout_s,
-            plan.stall_notice_s,
-        )
-        if max(limits) <= 0 and not is_apart:
-            return None
-        from torchyard.worker.diagnosis.watches import Watches  # Few jobs have some.
+        limits = plan.hang_after_s, plan.rendezvous_timeout_s, plan.timeout_s
+        return self._make_watches(prepared) if max(limits) > 0 or plan.world_size > 1 else None
+
+    def _make_watches(self, prepared: Prepared) -> Watches:
+        from torchyard.worker.diagnosis.watches import Watches  # Short jobs have none.
 
         return Watches(
-            plan,
+            self._plan,
             self._context,
             prepared.setup.rendezvous,
             self._control,

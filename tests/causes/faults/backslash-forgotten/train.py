@@ -1,0 +1,9 @@
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=1)
+parser.add_argument("--lr", type=float, default=3e-4)
+args = parser.parse_args()
+for epoch in range(args.epochs):
+    print(f"epoch {epoch} lr {args.lr}", flush=True)
+print("done", flush=True)

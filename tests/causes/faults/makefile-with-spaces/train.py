@@ -1,0 +1,1 @@
+print("epoch 0")

@@ -1,0 +1,1 @@
+"""Training of the classifier; run it by `python -m trainer.main`."""

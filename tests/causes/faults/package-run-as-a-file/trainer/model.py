@@ -1,0 +1,2 @@
+def build(classes):
+    return [0.0] * classes
