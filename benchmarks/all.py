@@ -42,7 +42,7 @@ def run(name: str, table: Path, deadline: float) -> str:
     limit_s = deadline - time.monotonic()
     if limit_s <= 0:
         return "no time was left"
-    command = [sys.executable, Path(__file__).with_name(f"{name}.py"), *RUNS[name]]
+    command = [sys.executable, str(Path(__file__).with_name(f"{name}.py")), *RUNS[name]]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Boolean,
     Column,
     ColumnElement,
@@ -454,7 +455,7 @@ def is_sampled() -> ColumnElement[bool]:
 
 
 # Asked for whenever a job is shown: built once.
-_OF_JOBS = bindparam("jobs", expanding=True)
+_OF_JOBS: BindParameter[int] = bindparam("jobs", expanding=True)
 _LATEST = (
     select(
         metrics.c.job_id,
