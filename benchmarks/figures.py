@@ -33,10 +33,8 @@ import sys, time
 sys.stdout.write(f"first line at {time.time()}\\n")
 sys.stdout.flush()
 """
-"""How a script begins whose first line `printed_lines` reads.
-
-One write: where output has no buffer, `print` makes one of each part, and the parts of two ranks
-would mix.
+"""How a script begins whose first line `printed_lines` reads; one write, for where output has no
+buffer, `print` makes one of each part, and the parts of two ranks would mix.
 """
 TABLE = "TORCHYARD_BENCHMARK_TABLE"
 """Names the file that `compare` adds its figures to, for the one table of all.py."""

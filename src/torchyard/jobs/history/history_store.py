@@ -455,7 +455,7 @@ def is_sampled() -> ColumnElement[bool]:
 
 
 # Asked for whenever a job is shown: built once.
-_OF_JOBS: BindParameter[Any] = bindparam("jobs", expanding=True)
+_OF_JOBS: BindParameter[int] = bindparam("jobs", expanding=True)
 _LATEST = (
     select(
         metrics.c.job_id,
