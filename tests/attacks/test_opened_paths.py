@@ -135,6 +135,7 @@ OPENED: dict[str, dict[str, int]] = {
         "executors/bootstrap_program.py": 3,
         "executors/bundle.py": 7,
         "executors/device_locks.py": 1,
+        "executors/fork_server.py": 1,
         "jobs/admission/machine.py": 1,
         "web/static_routes.py": 2,
     },

@@ -364,8 +364,10 @@ def _open_part(folder: int, name: str, flags: int) -> int:
     try:
         descriptor = os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
-        # A link where a folder is wanted: which of the two errors it is depends on the system.
-        if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(folder, name):
+        # A link where a folder is wanted: which of the two errors it is depends on the system. It
+        # may be gone again by now.
+        is_link = error.errno == errno.ENOTDIR and _is_link(folder, name)
+        if is_link or error.errno == errno.ELOOP:
             raise LeadsOut(name) from None
         raise
     try:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import socket
 import stat
 import struct
@@ -97,9 +96,11 @@ def _check(descriptor: int) -> None:
 
 def _mounted_kind(mount_id: str) -> str:
     """The file system of a mount; empty for one that this process does not see, as a pipe's."""
-    mounts = Path("/proc/self/mountinfo").read_text()
-    match = re.search(rf"^{re.escape(mount_id)} .*? - (\S+)", mounts, re.MULTILINE)
-    return match[1] if match and mount_id else ""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, kind = line.partition(" - ")
+        if mount_id and mount.partition(" ")[0] == mount_id:
+            return kind.partition(" ")[0]
+    return ""
 
 
 def clone(source: int, target: int) -> bool:

@@ -138,7 +138,7 @@ export interface paths {
         };
         /**
          * Get Environment
-         * @description The bytes of all files of the list whose sha256 is `of`.
+         * @description The bytes of all files of the list whose sha256 is `of`, or of those that `only` names.
          */
         get: operations["get_environment_v1_attempts__attempt_id__environment_files_get"];
         put?: never;
@@ -5482,6 +5482,7 @@ export interface operations {
                 of: string;
                 part?: string;
                 offset?: number;
+                only?: string;
             };
             header?: never;
             path: {

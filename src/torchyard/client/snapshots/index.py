@@ -71,19 +71,23 @@ def file_for(index_folder: Path, path: Path) -> Path:
     return index_folder / name
 
 
+NOTHING = Index()
+"""What is remembered of a folder that was never looked at."""
+
+
 def load(index_file: Path | None) -> Index:
     if index_file is None:
-        return Index()
+        return NOTHING
     try:
         with open(index_file, "rb", buffering=0) as file:
             version, looks, hashes, manifest = json.loads(file.read(_HEADER_BYTES))
             if version != _VERSION:
-                return Index()
+                return NOTHING
             index = Index(file.read(looks), file.read(hashes), file.read(manifest))
     except (OSError, ValueError, TypeError):
-        return Index()
+        return NOTHING
     sizes = len(index.looks), len(index.hashes), len(index.manifest)
-    return index if sizes == (looks, hashes, manifest) else Index()
+    return index if sizes == (looks, hashes, manifest) else NOTHING
 
 
 def save(index_file: Path, index: Index) -> None:

@@ -142,7 +142,7 @@ def take(
                 manifest if is_complete else b"",
             ),
         )
-    return Snapshot(root, manifest, outside, hashing.kept, is_new=not believed_before)
+    return Snapshot(root, manifest, outside, hashing.kept, is_new=remembered is index.NOTHING)
 
 
 def _manifest(entries: list[Found], hashes: list[str]) -> bytes:

@@ -110,7 +110,7 @@ def _packages(shared: Path) -> Path:
     Raises:
         OSError: it is not an environment.
     """
-    for name in os.listdir(shared / "lib"):
+    for name in os.listdir(shared / "lib") if (shared / "lib").is_dir() else ():
         packages = shared / "lib" / name / "site-packages"
         if name.startswith("python3") and packages.is_dir():
             return packages
