@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,9 +64,14 @@ class OpenedSite(RunnerSite):
 
 
 @contextmanager
-def opened_site(environment: RayEnvironment, folder: Path) -> Iterator[RunnerSite]:
-    OpenedSite.opened = _opened([Path(sys.base_prefix), environment.folder.resolve()], folder)
-    with pytest.MonkeyPatch.context() as patched:
+def opened_site(environment: RayEnvironment) -> Iterator[RunnerSite]:
+    # Not below pytest's own folder, which is one of those that are put out of sight.
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        tempfile.TemporaryDirectory(prefix="ty-r") as folder,
+    ):
+        needed = [Path(sys.base_prefix), environment.folder.resolve()]
+        OpenedSite.opened = _opened(needed, Path(folder))
         patched.setattr(sites, "RunnerSite", OpenedSite)
         with sites.runner_site() as site:
             (site.node_folder / "engines" / environment.folder.name).symlink_to(environment.folder)
@@ -73,11 +79,16 @@ def opened_site(environment: RayEnvironment, folder: Path) -> Iterator[RunnerSit
 
 
 @pytest.fixture(scope="module")
-def site(
-    ray_environment: RayEnvironment, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunnerSite]:
-    with opened_site(ray_environment, tmp_path_factory.mktemp("opened")) as made:
+def site(ray_environment: RayEnvironment) -> Iterator[RunnerSite]:
+    with opened_site(ray_environment) as made:
         yield made
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """The server's, closed by its own rights alone."""
+    with tempfile.TemporaryDirectory(prefix="ty-h") as folder:
+        yield Path(folder)
 
 
 class EngineNodes(Nodes):
@@ -103,10 +114,8 @@ def rays_of(site: RunnerSite) -> list[int]:
 
 
 def test_a_pickle_in_an_answer_runs_as_the_engine_user_who_reaches_nothing(
-    site: RunnerSite, cluster: RayCluster, tmp_path: Path
+    site: RunnerSite, cluster: RayCluster, home: Path, tmp_path: Path
 ) -> None:
-    home = tmp_path / "home"
-    home.mkdir(mode=0o700)
     token = home / "token"
     token.write_text("the owner's token")
     token.chmod(0o600)

@@ -135,11 +135,16 @@ class SharedSite(RunnerSite):
             method=method,
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
-        try:
-            with urllib.request.urlopen(request, timeout=90) as answer:
-                content = answer.read()
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.read()!r}") from error
+        deadline = time.monotonic() + _LIMIT_S
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=90) as answer:
+                    content = answer.read()
+                break
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > deadline:
+                    raise AssertionError(f"{method} {path}: {error.read()!r}") from error
+                time.sleep(0.2)  # it is busy
         kind = answer.headers.get("Content-Type", "")
         return json.loads(content) if kind.startswith("application/json") else content
 

@@ -188,7 +188,7 @@ def test_an_account_keeps_nobody_but_itself_from_an_answer(
     assert interferer.stdout is not None
     interferer.stdout.readline()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         refusals: list[str] = []
         while not refusals:
             assert time.monotonic() < deadline
@@ -197,7 +197,7 @@ def test_an_account_keeps_nobody_but_itself_from_an_answer(
                 site.client.call("size", attempt=attempt)
             except RunnerRefused as refusal:
                 refusals.append(refusal.code)
-        assert refusals == ["account_interfered"] and time.monotonic() - asked_at < 10
+        assert refusals == ["account_interfered"] and time.monotonic() - asked_at < 60
         assert site.client.call("hello")["server_user"] == site.user("server")
     finally:
         interferer.kill()
