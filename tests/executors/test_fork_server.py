@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eventually import eventually
+from torchyard.executors.bundle import worker_zip
+from torchyard.executors.fork_server import ForkServer
 from torchyard.executors.local import LocalExecutor
 from torchyard.shared import processes
 from worker.bench import Bench, bench_in, is_alive
@@ -87,3 +90,28 @@ def test_root_can_not_write_to_the_environment_from_a_worker(bench: Bench) -> No
     assert bench.exit()["exit_code"] != 0
     assert b"Read-only file system" in bench.server.logs["user_logs/std_log.txt"]
     assert not (environment / "new").exists()
+
+
+def test_one_that_was_stopped_is_replaced(bench: Bench) -> None:
+    server = ForkServer(sys.executable, os.environ, timeout_s=0.05)
+    go = bench.home / "go"
+
+    def fork() -> int:
+        """The fork server of a new worker that waits for the file."""
+        plan = bench.plan(f"until [ -e {go} ]; do sleep 0.02; done")
+        bench.plans.append(plan)
+        bench.node(plan).mkdir(parents=True)
+        file = bench.node(plan).parent / "plan.json"
+        file.write_text(plan.to_json())
+        program, log = worker_zip(bench.home), bench.node(plan) / "worker.log"
+        worker = processes.read(server.fork(program, file, 0, log, [])["pid"])
+        assert worker is not None
+        return worker.parent
+
+    first = fork()
+    os.kill(first, signal.SIGSTOP)
+    second = fork()
+    assert second != first
+    assert not is_alive(first)
+    go.touch()
+    assert bench.server.wait_for("node_exited")["exit_code"] == 0

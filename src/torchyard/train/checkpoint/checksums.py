@@ -99,10 +99,11 @@ def _part_crc32(descriptor: int, start: int) -> tuple[int, int]:
     buffer = memoryview(bytearray(BLOCK_BYTES))
     total = size_bytes = 0
     while size_bytes < _PART_BYTES:
-        # Parts are whole blocks.
-        count = os.preadv(descriptor, [buffer], start + size_bytes)
+        # After a short read the last block of a part would reach into the next part.
+        block = buffer[: min(BLOCK_BYTES, _PART_BYTES - size_bytes)]
+        count = os.preadv(descriptor, [block], start + size_bytes)
         if not count:
             break
-        total = crc32(buffer[:count], total)
+        total = crc32(block[:count], total)
         size_bytes += count
     return total, size_bytes

@@ -331,12 +331,8 @@ class Node:
 
     def _tell_silent_faults(self) -> None:
         plan = self._plan
-        sizes = self._limit_watch.log_sizes if self._limit_watch is not None else ()
-        if plan.world_size == 1 and not any(sizes):
-            return  # as of many a step of a pipeline, which need not pay for it
-        outputs = self._folders.work / "outputs"
-        named = self._folders.outputs
-        has_files = any(any(folder.iterdir()) for folder in (outputs, named) if folder.is_dir())
+        folders = (self._folders.work / "outputs", self._folders.outputs)
+        has_files = any(any(folder.iterdir()) for folder in folders if folder.is_dir())
         work = DoneWork(
             plan.command,
             is_whole=plan.node_count == 1,
