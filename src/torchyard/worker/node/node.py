@@ -235,7 +235,7 @@ class Node:
         assert limit_watch is not None
         limit_watch.other = watches
         if watches is None and self._plan.stall_notice_s > 0:
-            limit_watch.later = lambda: self._make_watches(prepared)
+            limit_watch.make_other = lambda: self._make_watches(prepared)
         try:
             failed = self._gang.supervise(
                 self._control,
@@ -701,7 +701,7 @@ class Node:
             return
         from torchyard.shared import sdk_v1_records  # Few jobs log through SDK v1.
 
-        for run, metric in sdk_v1_unsent.left(self._folders.errors):
+        for run, metric in sdk_v1_unsent.unsent(self._folders.errors):
             try:
                 self._relay.keep(sdk_v1_records.logged(run, {"values": [metric]}))
             except Exception as error:
