@@ -287,7 +287,7 @@ def _ask(home: Path, path: str, body: Any = None) -> Any:
 def disk(top: Path, arguments: argparse.Namespace) -> None:
     cache = top / "shared-cache"
     home = _fresh(top / "home")
-    torchyard = [_build(home, lines, cache) for lines in SHARING]
+    torchyard = [_build(home, lines, cache, is_compiled=True) for lines in SHARING]
     plain = []
     for number, lines in enumerate(SHARING):
         _install(top, ["--link-mode", "copy", *lines], cache, into=f"plain-{number}")
@@ -310,13 +310,16 @@ def _blocks(folders: Iterable[Path]) -> float:
     return sum(seen.values()) / 1e6
 
 
-def _build(home: Path, arguments: list[str], cache: Path | None) -> Path:
+def _build(
+    home: Path, arguments: list[str], cache: Path | None, *, is_compiled: bool = False
+) -> Path:
     """In a process of its own, as a server that just started would."""
     name = arguments[0] if len(arguments) == 1 else {"pip_requirements": arguments}
     code = (
         "import json, sys; from pathlib import Path\n"
         "from torchyard.environments.contents import build\n"
-        "print(build(Path(sys.argv[1]), json.loads(sys.argv[2]), is_compiled=False))"
+        "print(build(Path(sys.argv[1]), json.loads(sys.argv[2]), "
+        f"is_compiled={is_compiled}))"
     )
     variables = dict(os.environ) if cache is None else {**os.environ, "UV_CACHE_DIR": str(cache)}
     output = figures.run([sys.executable, "-c", code, str(home), json.dumps(name)], variables)

@@ -300,7 +300,9 @@ def test_bytes_are_the_same_whichever_way_the_kernel_copies(
         )
     client.data.create({"name": "train", "path": str(folder)})
     client.data.download("train", "1", tmp_path / "back")
-    assert (tmp_path / "back" / "large.bin").read_bytes() == (folder / "large.bin").read_bytes()
+    assert (tmp_path / "back" / "train" / "large.bin").read_bytes() == (
+        folder / "large.bin"
+    ).read_bytes()
 
 
 def test_a_clone_is_hashed_piece_by_piece(
@@ -332,7 +334,9 @@ def test_a_file_that_shrinks_before_it_is_cloned_is_fetched_again(
         descriptors, "clone", lambda source, target: bool(original(source, target, 10))
     )
     client.data.download("train", "1", tmp_path / "back")
-    assert (tmp_path / "back" / "large.bin").read_bytes() == (folder / "large.bin").read_bytes()
+    assert (tmp_path / "back" / "train" / "large.bin").read_bytes() == (
+        folder / "large.bin"
+    ).read_bytes()
 
 
 def test_a_disk_without_hard_links_gets_copies(
@@ -348,7 +352,8 @@ def test_a_disk_without_hard_links_gets_copies(
 def test_the_socket_outlives_a_moment_without_descriptors(
     server: ServedWorkspace, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, failed = socket.socket.accept, []
+    original = socket.socket.accept
+    failed: list[bool] = []
 
     def accept(listener: socket.socket) -> Any:
         if threading.current_thread().name == "handover" and not failed:
@@ -452,7 +457,8 @@ def test_another_user_is_turned_away(path: Path) -> None:
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
         "print(len(s.recv(32, socket.MSG_WAITALL)))"
     )
-    for part in (path, *path.parents[:-2]):
-        part.chmod(0o777)
+    path.chmod(0o777)
+    for part in path.parents[:-2]:
+        part.chmod(0o711)
     ran = as_nobody([python_of_nobody(), "-c", script, str(path)])
     assert (ran.stdout, ran.stderr) == ("0\n", "")

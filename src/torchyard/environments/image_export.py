@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, ServerBusy
 from torchyard.environments import bases
 from torchyard.environments.assembly import Environments
 from torchyard.environments.images import image_folder, layer_tar, system_files
@@ -143,8 +143,10 @@ def _wait_for_modules(environments: Environments, hash: str) -> None:
     Raises:
         ServerBusy: they are being compiled; the client asks again.
     """
-    if not environments.compiler.is_ready(hash, _COMPILING_S):
-        raise ServerBusy("the modules of the environment are being compiled", "it goes on by itself")
+    if not environments.compiler.is_ready(hash):
+        raise ServerBusy(
+            "the modules of the environment are being compiled", "it goes on by itself"
+        )
 
 
 def _close_after(keeper: IO[bytes], blocks: Iterator[bytes]) -> Generator[bytes, None, None]:

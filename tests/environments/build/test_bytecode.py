@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import importlib.util
 import json
 import os
@@ -67,7 +69,16 @@ def imported(site_packages: Path, code: str) -> str:
 
 
 def frame(digest: str, content: bytes) -> bytes:
-    return f"{digest} {len(content)}\n".encode() + content
+    return f"{digest} {len(content)} {hashlib.sha256(content).hexdigest()}\n".encode() + content
+
+
+def module(body: bytes) -> bytes:
+    return importlib.util.MAGIC_NUMBER + b"\x03\0\0\0" + bytes(8) + body
+
+
+def kept(store: Path) -> dict[str, bytes]:
+    """What the store has, by the digest of its source."""
+    return {file.stem: file.read_bytes() for file in store.rglob("*") if file.is_file()}
 
 
 def test_environments_share_the_module_of_one_source(tmp_path: Path) -> None:
@@ -151,23 +162,60 @@ def test_what_jobs_import_first_is_compiled_first(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("fault", ["unasked", "huge", "unchecked", "short"])
+@pytest.mark.parametrize("fault", ["unasked", "huge", "unchecked", "short", "torn", "twice"])
 def test_only_the_module_of_a_listed_source_is_taken(tmp_path: Path, fault: str) -> None:
+    """What comes after a frame that is none is bytes of a module, which may hold any frame."""
     put(tmp_path / "one")
+    (tmp_path / "one" / "other.py").write_text("OTHER = 1\n")
     asked = request(tmp_path / "one", tmp_path / "store")
     asked["sources"] = lacking(asked)
-    [[digest, _]] = asked["sources"]
-    head = importlib.util.MAGIC_NUMBER + b"\x03\0\0\0" + bytes(8)
+    digests = {Path(path).name: digest for digest, path in asked["sources"]}
+    digest, other = digests["__init__.py"], digests["other.py"]
+    good, forged = frame(other, module(b"x")), frame(other, module(b"forged"))
     frames = {
-        "unasked": frame("0" * 64, head + b"x"),
-        "huge": frame(digest, head + bytes(2 << 20)),
+        "unasked": frame("0" * 64, module(b"x")),
+        "huge": frame(digest, module(bytes(2 << 20))),
         "unchecked": frame(digest, importlib.util.MAGIC_NUMBER + bytes(12) + b"x"),
-        "short": f"{digest} 900\n".encode() + head,
+        "short": f"{digest} 900 {'0' * 64}\n".encode() + module(b""),
+        "torn": frame(digest, module(bytes(900)))[:-400],
+        "twice": frame(other, module(b"y")) + frame(other, module(b"x")),
     }
-    run(_LINKS, "take", asked, b"waiting until another build has ended\n" + frames[fault])
-    assert [file for file in (tmp_path / "store").rglob("*") if file.is_file()] == []
-    run(_LINKS, "take", asked, b"words\n" + frame(digest, head + b"x"))
-    assert len([file for file in (tmp_path / "store").rglob("*") if file.is_file()]) == 1
+    said = b"waiting until another build has ended\n"
+    run(_LINKS, "take", asked, said + frames[fault] + forged)
+    assert kept(tmp_path / "store") in ({}, {other: module(b"y")}, {other: module(b"forged")})
+    assert (module(b"forged") in kept(tmp_path / "store").values()) == (fault == "unchecked")
+    run(_LINKS, "take", asked, b"words\n" + good)
+    assert kept(tmp_path / "store")[other] == module(b"x")
+
+
+def test_a_module_with_the_frame_of_another_in_it_gives_that_one_nothing(tmp_path: Path) -> None:
+    """Whoever writes a source decides which bytes its module has."""
+    put(tmp_path / "one")
+    victim = hashlib.sha256((tmp_path / "one" / "alpha" / "__init__.py").read_bytes()).hexdigest()
+    text = "\n" + frame(victim, module(b"forged")).decode("latin-1")
+    (tmp_path / "one" / "attack.py").write_text(f"PAYLOAD = {text.encode('latin-1')!r}\n")
+    compile_modules(tmp_path / "one", tmp_path / "store")
+    stored = kept(tmp_path / "store")
+    assert len(stored) == 2 and stored[victim].find(b"forged") < 0
+    assert "deep" in imported(tmp_path / "one", "import alpha; alpha.fail()")
+
+
+def test_a_source_in_two_places_is_compiled_once_and_linked_at_both(tmp_path: Path) -> None:
+    first = put(tmp_path / "one")
+    other = tmp_path / "one" / "beta.py"
+    other.write_text(_FAILING)
+    (tmp_path / "one" / "gamma.py").write_text("GAMMA = 1\n")
+    assert compile_modules(tmp_path / "one", tmp_path / "store") == 3
+    assert first.samefile(importlib.util.cache_from_source(str(other)))
+    assert len(kept(tmp_path / "store")) == 2
+
+
+def test_a_module_much_larger_than_its_source_is_left_to_jobs(tmp_path: Path) -> None:
+    folded = "\n".join(f"X = '{number:04}' * 1000" for number in range(400))
+    compiled = put(tmp_path / "one", f"{folded}\n")
+    (tmp_path / "one" / "small.py").write_text("SMALL = 1\n")
+    compile_modules(tmp_path / "one", tmp_path / "store")
+    assert not compiled.exists() and len(kept(tmp_path / "store")) == 1
 
 
 def test_a_removed_environment_ends_it_without_a_trace(tmp_path: Path) -> None:
@@ -185,7 +233,7 @@ def test_a_disk_error_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a folder")
     with pytest.raises(subprocess.CalledProcessError) as failed:
         compile_modules(tmp_path / "one", tmp_path / "store")
-    assert b"Not a directory" in failed.value.stderr
+    assert failed.value.returncode == errno.ENOTDIR
 
 
 @pytest.mark.parametrize("is_strangers", [True, False])

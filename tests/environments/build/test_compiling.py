@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from environments import builders, wheels
 from environments.conftest import Machine, MakeEnvironments
 from eventually import eventually
 from torchyard.environments.assembly import Environments
+from torchyard.environments.build import bytecode
+from torchyard.environments.build import compiling as compiling_module
 from torchyard.environments.types import EnvironmentSpec
 
 # The larger one takes about a second to compile.
@@ -116,7 +117,7 @@ def test_a_server_that_was_killed_has_its_compile_ended_and_the_next_one_goes_on
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.communicate()
-    eventually(lambda: not _programs(), "the compile ended")
+    eventually(lambda: not _programs(machine), "the compile ended")
     before = {path: path.stat().st_ino for path in compiled(folder)}
     assert not is_marked(environments, spec)
     with compiling(environments):
@@ -125,13 +126,17 @@ def test_a_server_that_was_killed_has_its_compile_ended_and_the_next_one_goes_on
     assert {path: path.stat().st_ino for path in before} == before
 
 
-def test_it_runs_only_when_nothing_else_wants_to(environments: Environments) -> None:
+def test_it_runs_only_when_nothing_else_wants_to(
+    environments: Environments, machine: Machine
+) -> None:
     spec = asked(environments, "alpha")
     environments.builds.run(spec)
     environments.compiler.is_idle = True
     with compiling(environments):
-        eventually(lambda: os.SCHED_IDLE in map(_policy, _programs()), "it has stepped aside")
-    assert _programs() == []
+        eventually(
+            lambda: os.SCHED_IDLE in map(_policy, _programs(machine)), "it has stepped aside"
+        )
+    assert _programs(machine) == []
 
 
 def _policy(process: int) -> int:
@@ -141,18 +146,16 @@ def _policy(process: int) -> int:
         return -1
 
 
-def _programs() -> list[int]:
+def _programs(machine: Machine) -> list[int]:
     """The programs of compiles that run on this machine for this test."""
     found = []
+    root = bytes(machine.home)
     for number in filter(str.isdigit, os.listdir("/proc")):
         try:
             words = Path("/proc", number, "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(
-            word.startswith(tempfile.gettempdir().encode()) and b"torchyard-modules-" in word
-            for word in words
-        ):
+        if any(word.startswith(root) and b"/.compiling-" in word for word in words):
             found.append(int(number))
     return found
 
@@ -192,6 +195,52 @@ def test_a_store_that_cannot_be_written_is_told_once_and_the_environment_is_good
     assert environments.folders.find(spec) == folder and not environments.folders.is_changed(spec)
 
 
+@pytest.mark.parametrize("script", ["echo no; exec cat /dev/zero", "exit 3", "exec >&-; sleep 600"])
+def test_a_compiler_that_was_taken_over_ends_and_its_environment_is_not_marked(
+    environments: Environments,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    script: str,
+) -> None:
+    spec = asked(environments, "alpha")
+    folder = environments.builds.run(spec)
+    monkeypatch.setattr(bytecode, "compile_command", lambda *_: ["sh", "-c", script])
+    monkeypatch.setattr(compiling_module, "_EXIT_S", 0.1)
+    environments.compiler.finish(spec.hash)
+    assert "the program that compiles ended with" in caplog.text
+    assert compiled(folder) == [] and not is_marked(environments, spec)
+
+
+def test_somebody_who_waits_for_modules_asks_until_they_are_there(
+    environments: Environments, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile it is compiled before those that were used later, as fast as any program."""
+    wheels.put(machine.wheels, "large", "1.0", text=f"{_LARGE}\n" * 5)
+    spec, long = asked(environments, "alpha"), asked(environments, "large")
+    environments.builds.run(spec)
+    environments.builds.run(long)
+    assert environments.compiler.is_ready(spec.hash)  # nothing compiles here
+    environments.compiler.is_idle = True
+    with compiling(environments):
+        eventually(lambda: environments.compiler.is_ready(spec.hash), "its turn has come")
+        assert is_marked(environments, spec)
+        monkeypatch.setattr(compiling_module, "_PATIENCE_S", 0.0)
+        eventually(lambda: environments.compiler.is_ready(long.hash), "it has waited enough")
+
+
+def test_requests_of_a_killed_server_are_removed(
+    environments: Environments, machine: Machine
+) -> None:
+    spec = asked(environments, "alpha")
+    environments.builds.run(spec)
+    left = machine.home / "environments" / ".compiling-left"
+    left.mkdir()
+    (left / "request.json").write_text("{}")
+    os.utime(left, (0, 0))
+    environments.compiler.finish(spec.hash)
+    assert not left.exists() and is_marked(environments, spec)
+
+
 def test_a_new_environment_need_not_wait_until_another_is_compiled(
     environments: Environments, machine: Machine
 ) -> None:
@@ -204,7 +253,7 @@ def test_a_new_environment_need_not_wait_until_another_is_compiled(
     environments.compiler.finish(shared.hash)
     environments.builds.run(long)
     with compiling(environments):
-        eventually(lambda: _programs(), "the long compile has begun")
+        eventually(lambda: _programs(machine), "the long compile has begun")
         folder = environments.builds.run(new)
         eventually(lambda: compiled(folder), "modules are linked")
         assert not is_marked(environments, long)

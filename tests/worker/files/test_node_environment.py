@@ -19,6 +19,7 @@ import pytest
 
 from torchyard.base import files
 from torchyard.environments.build import transport
+from torchyard.shared.connection import Refused
 from torchyard.shared.environment_mark import mark_of
 from torchyard.shared.failures import Failure
 from torchyard.shared.plan import ImagePlan, LaunchPlan
@@ -44,11 +45,12 @@ class FakeLink:
         files = transport.file_list(self.environment, query["part"], self.kept)
         if query["part"] in self.lists:
             content = gzip.compress(json.dumps(self.lists[query["part"]]).encode(), mtime=0)
-            files = transport.FileList(files.root, content)
+            files = transport.FileList(files.root, content, files.kept)
         if parts.path == "/environment":
             write(files.content)
             return
-        assert query["of"] == files.sha256
+        if query["of"] != files.sha256:
+            raise Refused(409, {"error": {"code": "environment_changed", "message": "changed"}})
         limit = self.cut_after.pop(0) if self.cut_after else -1
         for block in transport.read_from(files, int(query["offset"]), query.get("only", "")):
             if 0 <= limit < len(block):
@@ -143,6 +145,55 @@ def test_the_same_folder_is_used_where_the_node_sees_it(
     # Another machine may have a folder of the same name, of a build of its own.
     os.utime(environment / "pyvenv.cfg", (1, 1))
     assert bring(plan, link, cache, in_place=True) != environment
+
+
+def test_a_file_that_changed_since_it_was_listed_is_listed_and_fetched_anew(
+    environment: Path, link: FakeLink, cache: NodeCache
+) -> None:
+    """Such as a module that a job has written beside its source, where jobs may."""
+    before = transport.file_list(environment, "environment", link.kept)
+    [package] = environment.glob("lib/python*/site-packages/package")
+    (package / "__init__.py").write_text("value = 2\n")  # as long as before
+    brought = bring(plan_of(environment), link, cache)
+    [source] = brought.glob("lib/python*/site-packages/package/__init__.py")
+    assert source.read_text() == "value = 2\n"
+    assert transport.file_list(environment, "environment", link.kept).sha256 != before.sha256
+
+
+def test_a_draft_of_a_module_is_not_listed(environment: Path, link: FakeLink) -> None:
+    [package] = environment.glob("lib/python*/site-packages/package")
+    package.chmod(0o755)
+    (package / "__pycache__").mkdir()
+    for name in (".a.cpython-311.pyc.12", "a.cpython-311.pyc"):
+        (package / "__pycache__" / name).write_bytes(b"module")
+    listed = transport.file_list(environment, "environment", link.kept)
+    paths = [path for path, *_ in json.loads(gzip.decompress(listed.content))["files"]]
+    compiled = [os.path.basename(path) for path in paths if "__pycache__" in path]
+    assert compiled == ["a.cpython-311.pyc"]
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "larger"])
+def test_a_known_file_that_was_exchanged_is_fetched(
+    environment: Path, link: FakeLink, cache: NodeCache, second: Path, tmp_path: Path, kind: str
+) -> None:
+    first = bring(plan_of(environment), link, cache)
+    [package] = first.glob("lib/python*/site-packages/package")
+    package.chmod(0o755)
+    known = package / "large.bin"
+    content = known.read_bytes()
+    if kind == "larger":
+        known.chmod(0o644)
+        known.write_bytes(content + bytes(100))
+    else:
+        known.unlink()
+        if kind == "pipe":
+            os.mkfifo(known)
+        else:
+            (tmp_path / "elsewhere").write_bytes(content)
+            known.symlink_to(tmp_path / "elsewhere")
+    folder, sent_bytes = bring_second(second, tmp_path, cache)
+    [copy] = folder.glob("lib/python*/site-packages/package/large.bin")
+    assert copy.read_bytes() == content and sent_bytes > len(content)
 
 
 @pytest.fixture

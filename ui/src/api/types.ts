@@ -1155,7 +1155,7 @@ export interface paths {
         put?: never;
         /**
          * Hand Out
-         * @description Hand each of `sources`, named as above, out at the server's socket for files.
+         * @description Hand the file `source`, named as above, out at the server's socket for files.
          */
         post: operations["hand_out_v1_workspaces__workspace__bundle_handed_post"];
         delete?: never;
@@ -3880,8 +3880,8 @@ export interface components {
         };
         /** Body_hand_out_v1_workspaces__workspace__bundle_handed_post */
         Body_hand_out_v1_workspaces__workspace__bundle_handed_post: {
-            /** Sources */
-            sources: string[];
+            /** Source */
+            source: string;
             /** Ticket */
             ticket: string;
         };

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from torchyard.environments.packages.uv import Uv
 _WITHOUT_HASHES = ("3.6",)
 _PYTHON = re.compile(r"python(3\.\d{1,3}t?)")
 _ASK = "import importlib.util as u, sys; print(sys.implementation.cache_tag, u.MAGIC_NUMBER.hex())"
-_ASK_S, _LIBRARIES = 60.0, ("LD_LIBRARY_PATH",)
+_ASK_S = 60.0
 _ANSWER = re.compile(r"([a-z]{1,20}-[0-9]{2,5}[a-z]{0,4}) ([0-9a-f]{4})[0-9a-f]{4}\n")
 
 
@@ -110,9 +109,8 @@ def _ask(program: Path) -> tuple[str, str]:
         OSError: it can't be run, or says something else.
     """
     words = [str(program), "-I", "-S", "-B", "-c", _ASK]
-    libraries = {name: os.environ[name] for name in _LIBRARIES if name in os.environ}
     try:
-        answer = _ANSWER.fullmatch(leash.run(words, _ASK_S, libraries).stdout)
+        answer = _ANSWER.fullmatch(leash.run(words, _ASK_S).stdout)
     except subprocess.TimeoutExpired as error:
         raise OSError(f"`{program}` does not answer") from error
     if answer is None:

@@ -27,7 +27,7 @@ from typing import IO
 _COMPILED = "__pycache__"
 _HEAD = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,9}) ([0-9a-f]{64})\n")
 _DRAFT = re.compile(r"\..{1,250}\.pyc\.\d{1,10}")
-_LONGEST_LINE = 4096
+_LONGEST_LINE, _MOST_SAID = 4096, 1000
 # PEP 552: the flags of a module that is compared with its source by hash, always.
 _CHECKED = b"\x03\x00\x00\x00"
 _HEAD_BYTES = 16
@@ -151,17 +151,18 @@ def _take(request: Request, frames: IO[bytes]) -> None:
     and within a size. After what is no module nothing more is taken, since a module has any bytes
     in it, also those of another one.
     """
-    has_begun = False
+    said = 0
     targets: dict[str, list[str]] = {}
     for digest, source in request.sources:
         targets.setdefault(digest, []).append(source)
     while line := frames.readline(_LONGEST_LINE):
         head = _HEAD.fullmatch(line)
         if head is None:
-            if has_begun:
+            said += 1
+            if said > _MOST_SAID:
                 return
             continue  # the runner says that it waits, before the program begins
-        has_begun = True
+        said = _MOST_SAID
         digest, size = head[1].decode(), int(head[2])
         sources = targets.pop(digest, [])
         if not sources or size > _limit(sources[0]):

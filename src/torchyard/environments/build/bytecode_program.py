@@ -41,7 +41,8 @@ def main(arguments: list[str]) -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
-    sources = request["sources"]
+    # The same source in several places is one.
+    sources = list(dict(request["sources"]).items())
     count = min(_processors(), _MOST_PROCESSES, max(1, len(sources) // 20))
     children = []
     for number in range(count):

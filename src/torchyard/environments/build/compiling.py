@@ -39,6 +39,10 @@ _LOOK_EVERY_S = 60.0
 _POLL_S = 0.1
 _AGAIN_S = 5.0
 _REQUESTS, _OLD_S, _CLOSE_S = ".compiling-", 3600.0, 10.0
+# A program that has closed its output has nothing more to do.
+_EXIT_S = 10.0
+# So long the modules of an environment may take that somebody waits for; clients ask for a minute.
+_PATIENCE_S = 40.0
 # Jobs import them before what they list.
 _FIRST = ("torch", "numpy")
 
@@ -61,10 +65,15 @@ class Compiler(Protocol):
 
 @dataclass(frozen=True)
 class Compile:
-    """A program that compiles; `exit_code` waits for its end, and is called after its output."""
+    """A program that compiles.
+
+    Attributes:
+        exit_code: waits for its end after its output was closed, so many seconds; 1 where it
+            has not ended by then.
+    """
 
     output: IO[bytes]
-    exit_code: Callable[[], int]
+    exit_code: Callable[[float], int]
 
 
 class LocalCompiler:
@@ -85,7 +94,7 @@ class LocalCompiler:
         assert process.stdout is not None
         try:
             with process.stdout:
-                yield Compile(process.stdout, process.wait)
+                yield Compile(process.stdout, lambda limit_s: _exit_code(process, limit_s))
         finally:
             leash.end(process)
 
@@ -151,7 +160,7 @@ class BackgroundCompiler:
                 self._in_front -= 1
             self._news.set()
 
-    def is_ready(self, hash: str, limit_s: float) -> bool:
+    def is_ready(self, hash: str) -> bool:
         """Whether an environment has its modules, or has been given so long to get them: it goes
         before others, and is compiled as fast as any program.
         """
@@ -163,7 +172,7 @@ class BackgroundCompiler:
             since = self._urgent.setdefault(hash, now)
         if is_new:
             self._news.set()
-        return now - since > limit_s
+        return now - since > _PATIENCE_S
 
     def finish(self, hash: str, canceled: Callable[[], bool] = lambda: False) -> None:
         """Compile what an environment lacks now, as fast as any program; nothing if it has all."""
@@ -217,7 +226,8 @@ class BackgroundCompiler:
 
     def _next(self) -> str | None:
         by_use = sorted(
-            self._folders.all(), key=lambda item: (item[0] not in self._urgent, -_used_at_s(item[1]))
+            self._folders.all(),
+            key=lambda item: (item[0] not in self._urgent, -_used_at_s(item[1])),
         )
         return next((hash for hash, _ in by_use if self._unfinished(hash) is not None), None)
 
@@ -295,7 +305,9 @@ class BackgroundCompiler:
                     words = bytecode.links_command("take", asked)
                     limit_s = self._compiler.limit_s
                     is_whole = _end_of(words, must_end, compile.output, limit_s=limit_s)
-                    exit_code = compile.exit_code() if is_whole else 0
+                    # What is not taken over to its end would wait for its reader.
+                    compile.output.close()
+                    exit_code = compile.exit_code(_EXIT_S) if is_whole else 0
                 if must_end():
                     return False
                 if is_whole:
@@ -315,6 +327,13 @@ class BackgroundCompiler:
         build = self._records.row(hash)
         lines = build.spec.packages if build is not None else ()
         return [*_FIRST, *(package_name(line).replace("-", "_") for line in lines)]
+
+
+def _exit_code(process: subprocess.Popen[bytes], limit_s: float) -> int:
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return 1
 
 
 def _end_of(

@@ -19,9 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
-from torchyard.base.errors import BuildFailed
+from torchyard.base.errors import BuildFailed, ServerBusy
 from torchyard.base.home.node_folder import NodeFolder
 from torchyard.environments.build import (
     build_program,
@@ -34,11 +33,17 @@ from torchyard.environments.build import (
 from torchyard.environments.build.build_program import REQUEST, RESULT, Result
 from torchyard.environments.build.builder import EnvironmentPaths
 from torchyard.environments.build.bytecode import Modules
+from torchyard.environments.build.compiling import Compile
 from torchyard.environments.images import image_folder
 from torchyard.environments.packages import caches, pythons
 from torchyard.environments.packages.uv import DISK_FULL, Uv, find_uv, no_space
 from torchyard.environments.types import BuildCanceled, EnvironmentSpec
-from torchyard.executors.runner_client import RunnerClient, RunnerUnreachable
+from torchyard.executors.runner_client import (
+    RunnerClient,
+    RunnerRefused,
+    RunnerUnreachable,
+    RunningRequest,
+)
 
 _MOST_RESULT_BYTES = 8 << 20
 _POLL_S = 0.25
@@ -58,6 +63,8 @@ _CREDENTIAL = re.compile(r"(USERNAME|PASSWORD|TOKEN|_NETRC|CREDENTIALS?)\Z", re.
 _FINAL = ("build_refused", "no_build_user")
 # How folders of compiles are named, and when none is at work any more.
 _COMPILES, _OLD_S = "modules-", 3600.0
+# The runner's word where processes of the build user don't end.
+_BUSY = "account_busy"
 # Folders of the server's own user, which the build user can't enter.
 _OWN_FOLDERS = ("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "PIP_CACHE_DIR", "RATTLER_CACHE_DIR")
 
@@ -160,6 +167,8 @@ class RunnerBuilds:
         """As `compiling.Compiler` has it: a build of its own, in which no package's code runs.
 
         Raises:
+            ServerBusy: processes of the account do not end; others may have been started by
+                another server.
             RunnerUnreachable, RunnerRefused, BuildFailed: as `run`.
         """
         self._remove_old_compiles()
@@ -176,7 +185,11 @@ class RunnerBuilds:
                 finally:
                     os.close(writable)
                 with running:
-                    yield Compile(output, lambda: int(running.answer()["exit_code"]))
+                    yield Compile(output, lambda limit_s: _exit_code(running, limit_s))
+        except RunnerRefused as refusal:
+            if refusal.code == _BUSY:
+                raise ServerBusy(refusal.message, refusal.hint) from refusal
+            raise
         finally:
             with suppress(RunnerUnreachable, RunnerRefused):
                 self._remove(folder)
@@ -290,6 +303,15 @@ class RunnerBuilds:
         """The files of a build user can be removed by the runner alone."""
         if folder.exists():
             self._runner.call("remove_build", build=folder.name)
+
+
+def _exit_code(running: RunningRequest, limit_s: float) -> int:
+    """1 where the program has not ended within the limit; it is ended with its request."""
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(running.connection, selectors.EVENT_READ)
+        if not waiting.select(limit_s):
+            return 1
+    return int(running.answer()["exit_code"])
 
 
 def _without_passwords(variables: Mapping[str, str]) -> dict[str, str]:

@@ -13,12 +13,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchyard.base import files
-from torchyard.base.errors import Conflict, InvalidInput, NotFound
+from torchyard.base.errors import Conflict, InvalidInput, NotFound, ServerBusy
 from torchyard.shared import index_sets, locks
 from torchyard.shared.environment_mark import mark_of
 
@@ -32,10 +33,15 @@ _NOT_NEEDED = frozenset(
 
 @dataclass(frozen=True)
 class FileList:
-    """`content` is the list as it is sent, JSON in gzip; `sha256` is its name."""
+    """
+    Args:
+        content: the list as it is sent, JSON in gzip; `sha256` is its name.
+        kept: where it is kept.
+    """
 
     root: Path
     content: bytes
+    kept: Path
 
     @property
     def sha256(self) -> str:
@@ -61,28 +67,26 @@ def file_list(
         raise NotFound(f"environment `{folder.name[:12]}` is not built on this server")
     lists.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = lists / f"{folder.name}.{part}"
-    busy = ServerBusy(
-        f"the files of environment `{folder.name[:12]}` are not listed yet", "it goes on by itself"
-    )
-    with locks.held_if_free(lists / f"{file.name}.lock") as is_held:
-        if not is_held:
-            raise busy
-        written = _read(file, mark)
-        if written is None:
-            if part == ENVIRONMENT and not is_ready():
-                raise busy
+    content = _read(file, mark)
+    if content is None:
+        with locks.held_if_free(lists / f"{file.name}.lock") as is_held:
+            if not is_held or (part == ENVIRONMENT and not is_ready()):
+                raise ServerBusy(
+                    f"the files of environment `{folder.name[:12]}` are not listed yet",
+                    "it goes on by itself",
+                )
             body = _python(folder) if part == PYTHON else _environment(folder)
-            written = gzip.compress(json.dumps(body).encode(), 6, mtime=0)
+            content = gzip.compress(json.dumps(body).encode(), 6, mtime=0)
             with files.write_atomically(file, mode=0o600) as writing:
-                writing.write(mark.encode() + b"\n" + written)
+                writing.write(mark.encode() + b"\n" + content)
     root = _program(folder).parent.parent if part == PYTHON else folder
-    return FileList(root, written)
+    return FileList(root, content, file)
 
 
 def read_from(file_list: FileList, offset: int, only: str = "") -> Iterator[bytes]:
     """The bytes of all files, one after the other in the order of the list, from `offset` on.
 
-    Ends early where a file has changed since: its receiver asks again.
+    Ends early where a file has changed since: its receiver asks again, and for a new list.
 
     Args:
         only: which files, as an index set; without it, all.
@@ -97,7 +101,7 @@ def read_from(file_list: FileList, offset: int, only: str = "") -> Iterator[byte
         except ValueError as error:
             raise InvalidInput(f"`only` does not name files of the list: {error}") from error
         entries = [entry for index, entry in enumerate(entries) if index in chosen]
-    return _joined(_blocks(str(file_list.root), entries, offset))
+    return _joined(_blocks(file_list, entries, offset))
 
 
 def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -114,22 +118,23 @@ def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(pending)
 
 
-def _blocks(root: str, entries: Collection[Any], offset: int) -> Iterator[bytes]:
-    for path, _, size, *_ in entries:
+def _blocks(file_list: FileList, entries: Collection[Any], offset: int) -> Iterator[bytes]:
+    root = str(file_list.root)
+    for path, _, size, mtime_ns, _ in entries:
         if offset >= size:
             offset -= size
             continue
-        with open(os.path.join(root, path), "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size != size:
-                return
-            file.seek(offset)
-            left, offset = size - offset, 0
-            while left:
-                block = file.read(min(left, _BLOCK_BYTES))
-                if not block:
-                    return
-                left -= len(block)
-                yield block
+        left, start, offset = size - offset, offset, 0
+        with suppress(OSError), open(os.path.join(root, path), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if (status.st_size, status.st_mtime_ns) == (size, mtime_ns):
+                file.seek(start)
+                while left and (block := file.read(min(left, _BLOCK_BYTES))):
+                    left -= len(block)
+                    yield block
+        if left:
+            file_list.kept.unlink(missing_ok=True)
+            return
 
 
 def _read(file: Path, mark: str) -> bytes | None:
@@ -218,8 +223,11 @@ def _walk(root: Path, parts: list[Path]) -> Iterator[Path]:
         for parent, names, others in os.walk(part):
             if part != root:
                 names[:] = [name for name in names if name not in _NOT_NEEDED]
+            is_compiled = os.path.basename(parent) == "__pycache__"
             for name in (*names, *others):
-                yield Path(parent, name)
+                # A draft of a module is there for a moment.
+                if not (is_compiled and name.startswith(".")):
+                    yield Path(parent, name)
 
 
 def _sha256(file: Path) -> str:

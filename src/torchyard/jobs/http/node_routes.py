@@ -22,8 +22,6 @@ from torchyard.workspaces.permissions import Permission
 
 _BYTES = "application/octet-stream"
 _LISTS = "carried"
-# A node waits for a minute, in which the files are listed, too, and then asks again.
-_COMPILING_S = 40.0
 
 router = APIRouter(prefix="/v1/attempts/{attempt_id}", tags=["attempts"], route_class=GuardedRoute)
 
@@ -103,6 +101,4 @@ def _files(services: Services, attempt_id: str, part: str) -> transport.FileList
     folder, lists = Path(environment), services.home / "environments" / _LISTS
     # It is listed once: what is compiled later, jobs on the nodes compile for themselves.
     compiler = services.environments.compiler
-    return transport.file_list(
-        folder, part, lists, lambda: compiler.is_ready(folder.name, _COMPILING_S)
-    )
+    return transport.file_list(folder, part, lists, lambda: compiler.is_ready(folder.name))

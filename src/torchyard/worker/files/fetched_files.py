@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from torchyard.shared.failures import Failure
 
 _BLOCK_BYTES = 1 << 20
 _MOST_DAMAGED = 5
+_KNOWN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -154,7 +156,7 @@ class FetchedFiles:
 
     def _copy(self, source: str, entry: FileEntry) -> None:
         self._open(entry, 0)
-        for block in _blocks(source):
+        for block in _blocks(source, entry.size):
             view = memoryview(block)
             while view:
                 view = view[self._append(view) :]
@@ -198,11 +200,16 @@ class FetchedFiles:
         return os.path.join(self._folder, entry.path)
 
 
-def _blocks(path: str) -> Iterator[bytes]:
-    """What can be read of a file that others may remove meanwhile."""
+def _blocks(path: str, size: int) -> Iterator[bytes]:
+    """What can be read of a file that others may change, remove or replace meanwhile."""
     try:
-        with open(path, "rb") as file:
-            while block := file.read(_BLOCK_BYTES):
+        descriptor = os.open(path, _KNOWN)
+        with open(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+                return
+            while size and (block := file.read(min(size, _BLOCK_BYTES))):
+                size -= len(block)
                 yield block
     except OSError:
         return

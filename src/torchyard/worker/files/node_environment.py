@@ -91,20 +91,31 @@ def bring(
     if in_place and plan.environment_mark and mark_of(shared) == plan.environment_mark:
         return plan
     key = f"{plan.environment_hash or shared.name}-{plan.environment_mark[:16]}"
-    fetching = _Fetching(link, cache, stopped, say)
+    folder = _fetched(key, _Fetching(link, cache, stopped, say)) / _TREE
+    if _keeps_path(folder):
+        _put_link(shared, folder)
+        folder = shared
+    return replace(plan, environment=str(folder))
+
+
+def _fetched(key: str, fetching: _Fetching, more_lists: int = 5) -> Path:
     try:
-        folder = fetching.environment(key) / _TREE
+        return fetching.environment(key)
     except Refused as refusal:
         error = refusal.body.get("error") or {}
+        if error.get("code") == _CHANGED and more_lists:
+            fetching.forget_lists()
+            return _fetched(key, fetching, more_lists - 1)
         raise Failure(
             _CODE,
             f"the environment could not be fetched: {error.get('message') or refusal.status}",
             str(error.get("hint") or "submit the job again"),
         ) from refusal
-    if fetching.keeps_path(folder):
-        _put_link(shared, folder)
-        folder = shared
-    return replace(plan, environment=str(folder))
+
+
+def _keeps_path(folder: Path) -> bool:
+    """Whether its files have the path that it has on the server."""
+    return (folder / "conda-meta").is_dir()
 
 
 class _Fetching:
@@ -130,9 +141,9 @@ class _Fetching:
             self._stopped,
         )
 
-    def keeps_path(self, folder: Path) -> bool:
-        """Whether its files have the path that it has on the server."""
-        return (folder / "conda-meta").is_dir()
+    def forget_lists(self) -> None:
+        """The files have changed since the server listed them."""
+        self._lists.clear()
 
     def _make_environment(self, draft: Path) -> None:
         files = self._list("environment")
