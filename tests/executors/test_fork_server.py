@@ -119,24 +119,25 @@ def test_root_can_not_write_to_the_environment_from_a_worker(bench: Bench) -> No
 
 def test_one_that_was_stopped_is_replaced(bench: Bench) -> None:
     server = ForkServer(sys.executable, os.environ, timeout_s=0.05)
-    go = bench.home / "go"
 
-    def fork() -> int:
-        """The fork server of a new worker that waits for the file."""
+    def run() -> int:
+        """See a job through; the pid of the fork server that its worker came from."""
+        go = bench.home / f"go-{len(bench.plans)}"
         plan = bench.plan(f"until [ -e {go} ]; do sleep 0.02; done")
         bench.plans.append(plan)
+        bench.server.events.clear()
         bench.node(plan).mkdir(parents=True)
         file = bench.node(plan).parent / "plan.json"
         file.write_text(plan.to_json())
         program, log = worker_zip(bench.home), bench.node(plan) / "worker.log"
         worker = processes.read(server.fork(program, file, 0, log, [])["pid"])
         assert worker is not None
+        go.touch()
+        assert bench.server.wait_for("node_exited")["exit_code"] == 0
+        bench.wait_until_none_left(plan)
         return worker.parent
 
-    first = fork()
+    first = run()
     os.kill(first, signal.SIGSTOP)
-    second = fork()
-    assert second != first
+    assert run() != first
     assert not is_alive(first)
-    go.touch()
-    assert bench.server.wait_for("node_exited")["exit_code"] == 0
