@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from figures import YARD, run, temporary_yard
+from figures import YARD, processor_s, run, temporary_yard
 
 LARGE_FILES = 8
 SMALL_BYTES = 2_000
@@ -58,8 +58,7 @@ def cpu_s(home: Path) -> float:
         try:
             words = (process / "cmdline").read_bytes()
             if b"torchyard.server" in words and str(home).encode() in words:
-                fields = (process / "stat").read_text().rpartition(")")[2].split()
-                seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                seconds += processor_s(int(process.name))
         except OSError:
             continue
     return seconds

@@ -1,6 +1,7 @@
 """Measure torchyard and the peers in turn, and print them side by side.
 
-Owns: interleaved rounds, the table, a torchyard of the benchmark's own, timing a job.
+Owns: interleaved rounds, the table, a torchyard of the benchmark's own, timing a job, the
+processor's seconds of a process.
 Leaves: what is measured to the scripts beside this file.
 Always: torchyard and every peer are measured in the same run, one after the other in each round, so
 that a busy machine slows all of them.
@@ -123,6 +124,30 @@ def remove(folder: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def processor_s(pid: int, *, with_children: bool = False) -> float:
+    """Seconds of processor that a process has taken so far.
+
+    Args:
+        with_children: add those of the processes that it started, running or waited for.
+    """
+    folder = Path(f"/proc/{pid}")
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    # utime and stime, then cutime and cstime; see proc_pid_stat(5).
+    ticks = sum(map(int, fields[11 : 15 if with_children else 13]))
+    total = ticks / os.sysconf("SC_CLK_TCK")
+    if not with_children:
+        return total
+    children: list[str] = []
+    # A thread or a child may end meanwhile.
+    for task in (folder / "task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children += (task / "children").read_text().split()
+    for child in children:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total += processor_s(int(child), with_children=True)
+    return total
 
 
 def run(command: list[str | Path], variables: Mapping[str, str], cwd: Path | None = None) -> str:

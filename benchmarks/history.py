@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from figures import clean_variables, progress, remove
-from server import memory_mb, mlflow_server, processor_s, torchyard_server
+from figures import clean_variables, processor_s, progress, remove
+from server import memory_mb, mlflow_server, torchyard_server
 
 CLIENT = Path(__file__).with_name("history_client.py")
 BATCH = 1000
@@ -63,9 +63,9 @@ class Peer:
 
     def write(self, by: str, kind: str, writers: int, calls: int, size: int) -> dict[str, float]:
         """`server_us`: of the server's processor a call, which other programs hardly change."""
-        before_s = processor_s(self.pid)
+        before_s = processor_s(self.pid, with_children=True)
         answer = self.ask("write", by=by, kind=kind, writers=writers, calls=calls, size=size)
-        server_s = processor_s(self.pid) - before_s
+        server_s = processor_s(self.pid, with_children=True) - before_s
         return {**answer, "server_us": server_s * 1e6 / (writers * calls)}
 
     def memory(self) -> dict[str, float]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from figures import YARD, Case, compare, run, temporary_yard
+from figures import YARD, Case, compare, processor_s, run, temporary_yard
 
 PREFECT = """
 import subprocess, sys, time
@@ -110,11 +109,11 @@ def torchyard(variables: Mapping[str, str], steps: int, is_chain: bool) -> dict[
         file = Path(folder, "pipeline.yml")
         file.write_text(json.dumps(document(steps, is_chain, str(time.time()))))
         pid = _server(variables)
-        before_s, before_mb = _used(pid)
+        before_s, before_mb = processor_s(pid), _memory_mb(pid)
         begun = time.monotonic()
         run([YARD, "job", "create", "-f", file, "--stream"], variables)
         wall_s = time.monotonic() - begun
-        used_s, used_mb = _used(pid)
+        used_s, used_mb = processor_s(pid), _memory_mb(pid)
         begun = time.monotonic()
         run([YARD, "job", "create", "-f", file, "--stream"], variables)
         again_s = time.monotonic() - begun
@@ -154,14 +153,10 @@ def metaflow(python: str, steps: int) -> dict[str, float]:
         return {"s_a_step": (time.monotonic() - begun) / (steps + 2)}
 
 
-def _used(pid: int) -> tuple[float, float]:
-    """Seconds of processor and MB of memory of one process, without those that it started."""
-    folder = Path(f"/proc/{pid}")
-    words = (folder / "stat").read_text().rpartition(")")[2].split()
-    rows = (folder / "smaps_rollup").read_text().splitlines()
-    memory_kb = next(int(row.split()[1]) for row in rows if row.startswith("Rss:"))
-    ticks = int(words[11]) + int(words[12])
-    return ticks / os.sysconf("SC_CLK_TCK"), memory_kb / 1024
+def _memory_mb(pid: int) -> float:
+    """Of one process, without its children."""
+    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(row.split()[1]) for row in rows if row.startswith("Rss:")) / 1024
 
 
 def _server(variables: Mapping[str, str]) -> int:

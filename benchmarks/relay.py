@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from figures import Case, clean_variables, compare, temporary_yard
+from figures import Case, clean_variables, compare, processor_s, temporary_yard
 from loop_jobs import DEVICE_MS, METRICS, WORK_MS, Step, Torchyard, percentiles_ms
 
 RELAY = """
@@ -108,12 +107,6 @@ def relay_alone(ranks: int) -> dict[str, float]:
         **percentiles_ms("call", taken),
         "relay_processor_a_call_ms": used_s / len(taken) * 1000,
     }
-
-
-def processor_s(pid: int) -> float:
-    """What a process has used of the processor so far."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -44,18 +44,6 @@ def memory_mb(pid: int, kind: str = "Rss") -> float:
     return total
 
 
-def processor_s(pid: int) -> float:
-    """Seconds of processor that the threads of a process and of all it started have taken."""
-    total, waiting = 0.0, [pid]
-    while waiting:
-        folder = Path(f"/proc/{waiting.pop()}")
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        for task in (folder / "task").iterdir():
-            waiting += [int(child) for child in (task / "children").read_text().split()]
-    return total
-
-
 def wait_for_answer(url: str, started: float) -> float:
     """Seconds from `started` until the URL answers."""
     while time.monotonic() - started < LONGEST_S:

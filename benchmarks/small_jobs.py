@@ -26,19 +26,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from figures import Case, clean_variables, compare, temporary_yard
+from figures import Case, clean_variables, compare, processor_s, temporary_yard
 
 from slurm import slurm_cluster
 from slurm.slurm_cluster import SlurmCluster
 from torchyard import Client
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 JOB = {"command": "true", "environment": "python"}
 SHELL = ["sh", "-c", "true"]
 
 
 def by_torchyard(client: Client, server: int, jobs: int) -> dict[str, float]:
-    own, nodes = _used(server)
+    own, whole = processor_s(server), processor_s(server, with_children=True)
 
     def one() -> float:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -49,21 +48,22 @@ def by_torchyard(client: Client, server: int, jobs: int) -> dict[str, float]:
 
     figures = _times(one, jobs)
     time.sleep(1.0)  # the last job's worker ends, and is reaped
-    own_after, nodes_after = _used(server)
+    own_s = processor_s(server) - own
+    whole_s = processor_s(server, with_children=True) - whole
     return {
         **figures,
-        "processor_ms": (own_after + nodes_after - own - nodes) / jobs * 1000,
-        "server_ms": (own_after - own) / jobs * 1000,
-        "nodes_ms": (nodes_after - nodes) / jobs * 1000,
+        "processor_ms": whole_s / jobs * 1000,
+        "server_ms": own_s / jobs * 1000,
+        "nodes_ms": (whole_s - own_s) / jobs * 1000,
     }
 
 
 def by_srun(cluster: SlurmCluster, jobs: int) -> dict[str, float]:
     variables = clean_variables(SLURM_CONF=str(cluster.config))
     command = ["srun", "--partition=low", "--nodes=1", *SHELL]
-    before = sum(map(sum, map(_used, cluster.pids))) + _used_by_children()
+    before = _used_by(cluster) + _used_by_children()
     figures = _times(lambda: _run(command, variables), jobs)
-    after = sum(map(sum, map(_used, cluster.pids))) + _used_by_children()
+    after = _used_by(cluster) + _used_by_children()
     return {**figures, "processor_ms": (after - before) / jobs * 1000}
 
 
@@ -92,17 +92,8 @@ def _times(act: Callable[[], float], jobs: int) -> dict[str, float]:
     return {**figures, "recorded_s": statistics.median(recorded)} if any(recorded) else figures
 
 
-def _used(pid: int) -> tuple[float, float]:
-    """Seconds of processor of a process; of what it started, as far as that runs or was waited
-    for.
-    """
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own, others = (sum(map(int, words[at : at + 2])) / _TICKS for at in (11, 13))
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            with contextlib.suppress(FileNotFoundError):
-                others += sum(_used(child))
-    return own, others
+def _used_by(cluster: SlurmCluster) -> float:
+    return sum(processor_s(pid, with_children=True) for pid in cluster.pids)
 
 
 def _used_by_children() -> float:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from figures import YARD, Case, clean_variables, compare, run, temporary_yard
+from figures import YARD, Case, clean_variables, compare, processor_s, run, temporary_yard
 
 RANK = """\
 import subprocess, sys, time
@@ -73,9 +72,9 @@ class Jobs:
         home = Path(self._variables["TORCHYARD_HOME"])
         pid = self._worker(home, name)
         time.sleep(_SETTLING_S)
-        before, start = _processor_s(pid), time.monotonic()
+        before, start = processor_s(pid), time.monotonic()
         time.sleep(self._seconds)
-        used_s = _processor_s(pid) - before
+        used_s = processor_s(pid) - before
         share = 100 * used_s / (time.monotonic() - start)
         self._yard("job", "cancel", "-n", name)
         return {"core_percent": share}
@@ -95,11 +94,6 @@ class Jobs:
 
     def _yard(self, *words: str | Path) -> str:
         return run([YARD, *words], self._variables, self._folder)
-
-
-def _processor_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _mlflow(python: str, seconds: float) -> dict[str, float]:

@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from figures import progress, remove
-from server import memory_mb, mlflow_server, processor_s, torchyard_server
+from figures import processor_s, progress, remove
+from server import memory_mb, mlflow_server, torchyard_server
 
 ASSETS = Path(__file__).parents[1] / "src" / "torchyard" / "web" / "assets"
 _RATE = 10
@@ -132,11 +132,11 @@ class Job:
 def _cost(site: Site, seconds: int, log: Callable[[], None]) -> tuple[float, float]:
     """(CPU seconds a minute, MiB) of a server while a job logs."""
     log()
-    before_s, start = processor_s(site.pid), time.monotonic()
+    before_s, start = processor_s(site.pid, with_children=True), time.monotonic()
     for second in range(seconds):
         log()
         time.sleep(max(0.0, start + second + 1 - time.monotonic()))
-    used_s = processor_s(site.pid) - before_s
+    used_s = processor_s(site.pid, with_children=True) - before_s
     return used_s * 60 / (time.monotonic() - start), memory_mb(site.pid, "Pss")
 
 

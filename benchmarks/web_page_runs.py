@@ -28,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests")]
 
+from figures import processor_s  # noqa: E402
 from many_runs import fill  # noqa: E402
 from sqlalchemy import insert, select  # noqa: E402
 from web_page_browser import CHROMIUM, PAINT, WORKSPACE  # noqa: E402
@@ -151,10 +152,10 @@ def figures(
     page.goto(f"{url}/jobs")
     page.locator(".job-link").first.wait_for()
     page.wait_for_timeout(2_000)
-    before, server_before = seconds(renderers()), seconds(server(yard))
+    before, server_before = sum(map(processor_s, renderers())), sum(map(processor_s, server(yard)))
     page.wait_for_timeout(ALONE_S * 1000)
-    alone = (seconds(renderers()) - before) / ALONE_S
-    server_alone = (seconds(server(yard)) - server_before) / ALONE_S
+    alone = (sum(map(processor_s, renderers())) - before) / ALONE_S
+    server_alone = (sum(map(processor_s, server(yard))) - server_before) / ALONE_S
     title = f"{len(names)} runs x {options.metrics} metrics x {options.points} points"
     return {
         f"first paint of the list of {options.runs:,} runs": _ms(paints),
@@ -194,15 +195,6 @@ def renderers() -> list[int]:
 
 def server(yard: Yard) -> list[int]:
     return [int(process.split()[0]) for process in yard.processes()]
-
-
-def seconds(processes: list[int]) -> float:
-    """The processor's seconds that they have had."""
-    ticks = 0
-    for process in processes:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

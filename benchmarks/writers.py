@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from figures import YARD, Case, clean_variables, compare, progress, remove, run
+from figures import YARD, Case, clean_variables, compare, processor_s, progress, remove, run
 from history import Peer
 from server import torchyard_server
 
@@ -122,7 +122,8 @@ def _relays(peer: Peer, folder: Path, phase: str, sizes: Sizes, besides: bool) -
     progress(f"jobs that log, {phase}")
     while len(list(folder.glob(f"ready-{phase}-*"))) < sizes.jobs:
         time.sleep(0.1)
-    before = _requests(peer), _processor_s(peer.pid)
+    # Of the server alone: the jobs' workers are its children.
+    before = _requests(peer), processor_s(peer.pid)
     started = time.monotonic()
     (folder / f"go-{phase}").touch()
     figures: dict[str, float] = {}
@@ -139,7 +140,7 @@ def _relays(peer: Peer, folder: Path, phase: str, sizes: Sizes, besides: bool) -
     took_s = time.monotonic() - started
     requests = _requests(peer) - before[0]
     figures[f"{phase}_requests_per_s"] = requests / took_s
-    figures[f"{phase}_server_us"] = (_processor_s(peer.pid) - before[1]) * 1e6 / requests
+    figures[f"{phase}_server_us"] = (processor_s(peer.pid) - before[1]) * 1e6 / requests
     figures[f"{phase}_until_stored_s"] = took_s
     return figures
 
@@ -150,12 +151,6 @@ def _requests(peer: Peer) -> float:
         r"^torchyard_http_requests_total\{.*\} (\S+)$", _get(peer, "/metrics"), re.M
     )
     return sum(map(float, counts))
-
-
-def _processor_s(pid: int) -> float:
-    """Of the server alone: the jobs' workers are below it."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _points(peer: Peer, job: str) -> int:

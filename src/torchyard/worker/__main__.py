@@ -1,7 +1,7 @@
 """`python -I -S worker.pyz --plan <scratch>/plan.json --node K`
 
 On a machine that does not see the server's disk, `--start FD --node K …` comes first; see
-node/starter.py. `--fork-server FD` starts none, and forks them when it is asked to; see
+node/starter.py. `--fork-server FD` is the process that forks workers on request; see
 node/fork_server.py.
 
 Owns: the command line.

@@ -15,6 +15,7 @@ from torchyard.environments.packages.python_choice import Taken
 from torchyard.executors.executor import Handle
 from torchyard.executors.fake import FakeExecutor
 from torchyard.jobs import actions
+from torchyard.jobs.actions import job_key
 from torchyard.jobs.admission import waiting_reasons
 from torchyard.jobs.attempts import worker_reports
 from torchyard.jobs.records import progress
@@ -134,6 +135,39 @@ def test_all_nodes_or_none_in_the_order_of_submission(
         "needs 1 node; 0 of 4 nodes of `local` are free; "
         f"in use by `{second.name}` of `me` (4 nodes, no time limit)"
     )
+
+
+def test_a_job_is_told_once_that_it_waits_or_that_it_has_nodes(
+    services: Services, scheduler: Scheduler
+) -> None:
+    told: list[str] = []
+    services.signals.listen(told.append)
+    jobs = [submit(services, resources={"instance_count": 3}) for _ in range(2)]
+    told.clear()
+    scheduler.run_round()
+    statuses = [again(services, job).status for job in jobs]
+    assert statuses == [Status.STARTING, Status.QUEUED]
+    assert [told.count(job_key(job)) for job in jobs] == [1, 1]
+    told.clear()
+    scheduler.run_round()
+    assert told == []
+
+
+def test_a_job_that_is_to_be_retried_wakes_the_scheduler_once_its_nodes_are_clean(
+    services: Services, scheduler: Scheduler, executor: FakeExecutor, clock: FakeClock
+) -> None:
+    retry = {"torchyard.retry.max_attempts": 2, "torchyard.retry.backoff_s": 0}
+    job = submit(services, properties=retry)
+    scheduler.run_round()
+    for status, wakes in ((Status.QUEUED, True), (Status.FAILED, False)):
+        attempt = attempt_of(services, job)
+        Worker(services, attempt).fails(75)
+        assert again(services, job).status is status
+        executor.finish(attempt.id)
+        services.wakeup.clear()
+        scheduler.run_round()
+        assert services.wakeup.is_set() == wakes
+        scheduler.run_round()
 
 
 def test_a_job_that_waits_says_who_has_its_nodes_and_until_when(

@@ -12,13 +12,20 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from torchyard.train import Loop
-from torchyard.train.checkpoint import Checkpointer, CheckpointError, NonFiniteState, resumption
+from torchyard.train.checkpoint import (
+    Checkpointer,
+    CheckpointError,
+    NonFiniteState,
+    folders,
+    resumption,
+)
 from torchyard.train.checkpoint.checkpointer import default_folder
 from train.checkpoint.saving import save, weights
 
@@ -79,6 +86,19 @@ def test_a_save_is_durable_where_an_older_one_can_not_be_deleted(
     checkpointer.save(3, weights())
     checkpointer.close()
     assert [info.step for info in checkpointer.list()] == [3]
+
+
+def test_a_save_is_durable_where_an_older_one_can_not_be_ranked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = save(tmp_path, weights())
+    folders.write_manifest(replace(first, metric="high"), first.path)  # type: ignore[arg-type]
+    checkpointer = Checkpointer(tmp_path, keep_best=1)
+    with caplog.at_level(logging.WARNING):
+        assert checkpointer.save(2, weights(), metric=0.5).wait(120).name == "step-00000002"
+        checkpointer.close()
+    assert "can't be deleted" in caplog.text
+    assert [info.step for info in checkpointer.list()] == [1, 2]
 
 
 def test_a_writer_that_is_killed_is_replaced_and_its_copy_is_written(

@@ -78,7 +78,7 @@ def run(python: str, packages: Path, end: str) -> tuple[int, list[float]]:
     words = [python, "-c", SCRIPT + end]
     variables = {"PYTHONPATH": str(packages), "TORCHYARD_ERRORS": str(errors / "rank-0")}
     done = subprocess.run(words, env=variables, timeout=60, check=False)
-    unsent = list(sdk_v1_unsent.left(errors))
+    unsent = list(sdk_v1_unsent.unsent(errors))
     assert all(run == "job-1" for run, _ in unsent)
     return done.returncode, [metric["value"][0]["data"]["loss"] for _, metric in unsent]
 
@@ -130,7 +130,7 @@ def test_a_line_that_is_cut_off_hides_no_other(tmp_path: Path) -> None:
     file = tmp_path / "rank-0" / f"1{sdk_v1_unsent.ENDING}"
     line = json.dumps({"id": 1, "run": "r", "metric": {"name": "m"}})
     file.write_text(f'[1]\n{{"id": 7, "ru\n{line}\n{{"sent": [7, 8]}}\n{line[:20]}')
-    assert list(sdk_v1_unsent.left(tmp_path)) == [("r", {"name": "m"})]
+    assert list(sdk_v1_unsent.unsent(tmp_path)) == [("r", {"name": "m"})]
 
 
 def test_a_node_delivers_it(bench: Bench) -> None:

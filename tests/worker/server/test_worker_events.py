@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -230,7 +231,8 @@ def test_what_happened_while_the_server_was_away_has_its_time(
     events.close()
 
 
-def test_a_node_measures_how_long_its_command_ran(server: StubServer, tmp_path: Path) -> None:
+def _reports(server: StubServer) -> list[dict[str, Any]]:
+    """The reports that arrive from now on."""
     reports: list[dict[str, Any]] = []
     real = server.answer
 
@@ -240,6 +242,28 @@ def test_a_node_measures_how_long_its_command_ran(server: StubServer, tmp_path: 
         return real(method, path, query, body)
 
     server.answer = answer  # type: ignore[method-assign]
+    return reports
+
+
+def test_the_events_of_a_small_job_are_gathered_in_one_report(
+    server: StubServer, tmp_path: Path
+) -> None:
+    reports = _reports(server)
+    link = Connection.of_attempt(ServerAddress(server.url), "token", "attempt")
+    events = Events(link, 0, tmp_path, Control(), gather_s=60.0)
+    events.start()
+    kinds = ["node_started", "ranks_started", "node_finalizing", "node_exited"]
+    for kind in kinds:
+        events.post(kind)
+        time.sleep(0.05)  # for a report that does not wait
+    assert events.deliver()
+    events.close()
+    sent = [[event["kind"] for event in report["events"]] for report in reports]
+    assert [each for each in sent if each] == [kinds]
+
+
+def test_a_node_measures_how_long_its_command_ran(server: StubServer, tmp_path: Path) -> None:
+    reports = _reports(server)
     events = _events(server, tmp_path, Control())
     events.post("node_started")
     assert events.deliver()

@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -94,6 +95,49 @@ def test_where_root_may_not_mount_only_what_was_promised_is_missed(tmp_path: Pat
         words = mounts.command([mount], ["/bin/sh", "-c", "echo ran"])
         done = subprocess.run(words, preexec_fn=drop, capture_output=True, text=True)
         assert (done.stdout, done.returncode) == (message, code), done.stderr
+
+
+# Root of a namespace like a machine's, whose mounts others receive; the child is a worker.
+_LATER_MOUNTS = """
+import os, subprocess, sys
+from torchyard.worker.system import mounts
+folder, unmounted, mounted = sys.argv[1:]
+mount = ["mount", "-t", "tmpfs", "none"]
+subprocess.run([*mount, unmounted], check=True)
+ready, done = os.pipe(), os.pipe()
+worker = os.fork()
+if worker == 0:
+    mounts.protect(folder)
+    os.write(ready[1], b"x")
+    os.read(done[0], 1)
+    print(os.path.ismount(unmounted), os.path.ismount(mounted), os.path.ismount(folder + "/sub"))
+    print(mounts.is_read_only(folder), mounts.is_read_only(folder + "/sub"), flush=True)
+    os._exit(0)
+os.read(ready[0], 1)
+print(mounts.is_read_only(folder), flush=True)
+subprocess.run(["umount", unmounted], check=True)
+subprocess.run([*mount, mounted], check=True)
+subprocess.run([*mount, folder + "/sub"], check=True)
+os.write(done[1], b"x")
+os.waitpid(worker, 0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's worker is in a namespace of its own")
+def test_a_worker_follows_the_mounts_of_its_machine_but_not_below_what_it_only_reads(
+    tmp_path: Path, data: Path
+) -> None:
+    _allowed(tmp_path)
+    others = [tmp_path / name for name in ("unmounted", "mounted")]
+    for folder in others:
+        folder.mkdir()
+    unshare = ["unshare", "--mount", "--propagation", "shared"]
+    words = [*unshare, sys.executable, "-c", _LATER_MOUNTS, str(data), *map(str, others)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    machine, worker, protected = done.stdout.splitlines()
+    assert machine == "False", "the machine itself may write"
+    assert worker == "False True False"
+    assert protected == "True True"
 
 
 def test_the_same_as_an_ordinary_user() -> None:

@@ -78,7 +78,7 @@ class Claimer:
 
     def _start(self, walk: Walk, job: Queued) -> None:
         """Start a job; if that fails with an error of the job, only this job fails."""
-        claim = Claim(why_not="gone")
+        claim = Claim(reason="gone")
         try:
             self._refresh_machines(job)
             claim = self.claim_one(job.id, partial(walk.most_nodes, job))
@@ -90,12 +90,12 @@ class Claimer:
             if not isolation.is_job_error(error):
                 raise
             _log.exception("job %s could not be claimed; the next round tries again", job.name)
-        walk.passed(job, claim.why_not, claim.size)
+        walk.passed(job, claim.reason, claim.size)
         if claim.attempt is not None:
             try:
                 self._launcher.launch(claim.attempt)
             finally:
-                # Once it is launched: who follows the job takes the time of its start otherwise.
+                # After the launch, which the job's followers would slow down.
                 self._services.signals.notify(job_key_of(job.id))
 
     def _refresh_machines(self, queued: Queued) -> None:

@@ -29,12 +29,15 @@ MostNodes = Callable[[], int]
 
 @dataclass(frozen=True)
 class Claim:
-    """The result for a job: an attempt, or why it has none: `quota`, `gone` or `waits`; of an
-    elastic job its `size`, in nodes and GPUs of each.
+    """The result for a job: an attempt, or the reason why it has none.
+
+    Attributes:
+        reason: `quota`, `gone` or `waits`.
+        size: of an elastic job, in nodes and GPUs of each.
     """
 
     attempt: Attempt | None = None
-    why_not: str = ""
+    reason: str = ""
     size: tuple[int, int] | None = None
 
 
@@ -61,18 +64,18 @@ def claim(
     services.membership.check(connection)
     job = store.job_if_any(connection, job_id)
     if job is None or job.status is not Status.QUEUED:
-        return Claim(why_not="gone")
+        return Claim(reason="gone")
     # The files of an earlier attempt are uploaded when it is cleaned up.
     tries = attempt_store.attempts_of(connection, job.id) if job.attempt else []
     if not all(before.clean or before.id in never_clean for before in tries):
-        return Claim(why_not="waits")
+        return Claim(reason="waits")
     if quota_checks.waiting_reason(connection, job):
-        return Claim(why_not="quota")
+        return Claim(reason="quota")
     if gpus.waiting_reason(services.devices, connection, job):
-        return Claim(why_not="waits")
+        return Claim(reason="waits")
     bounds = machine.bounds(services)
     if not _fits_machine(connection, job, bounds):
-        return Claim(why_not="waits")
+        return Claim(reason="waits")
     holding = computes.Holding(connection)
     sizes = elastic.read(job.properties)
     if sizes is None:
@@ -133,7 +136,7 @@ def _hold(services: Services, connection: Connection, holding: computes.Holding,
         job.workspace, job.compute, job.node_count, attempt.id, now, job.avoided_slots or ()
     )
     if reason:
-        return Claim(why_not="waits")
+        return Claim(reason="waits")
     attempt_store.add_attempt(connection, attempt)
     progress.start_attempt(connection, job, attempt, now)
     return Claim(attempt)

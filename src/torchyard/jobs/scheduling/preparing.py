@@ -49,7 +49,7 @@ class Preparer:
         self._begun: set[str] = set()
         self._building_lock = threading.Lock()
         self._fetching: set[int] = set()
-        # The keys of jobs that are queued and not told yet, each with the count of its news then.
+        # By the key of a job that was queued in this round: how often it had been notified then.
         self._queued: dict[str, int] = {}
         # The environments that services need beside those of jobs; why one can't be built.
         self._layers: set[str] = set()
@@ -85,7 +85,7 @@ class Preparer:
                 self._start_build(environment)
 
     def tell_queued(self) -> None:
-        """Tell of the jobs that wait for nodes by now: those that got some at once have news."""
+        """Notify of jobs that wait for nodes; jobs that got nodes at once were notified before."""
         for key, count in self._queued.items():
             if self._services.signals.count(key) == count:
                 self._services.signals.notify(key)

@@ -99,17 +99,17 @@ class Walk:
             waiting, self.free, self.heads.values(), each=waiting.needs
         )
 
-    def passed(self, job: Queued, why_not: str, devices: tuple[int, int] | None = None) -> None:
+    def passed(self, job: Queued, reason: str, devices: tuple[int, int] | None = None) -> None:
         """It was started, or was not because of `quota`, because it is `gone` or `waits`.
 
         Args:
             devices: nodes and GPUs of each, of an elastic job that was started.
         """
-        if devices is not None and not why_not:
+        if devices is not None and not reason:
             self.started(job, *devices)
             return
         passed = {"": self.started, "quota": self.held_back, "gone": self.drop}
-        passed.get(why_not, self.waits)(job)
+        passed.get(reason, self.waits)(job)
 
     def started(self, job: Queued, node_count: int | None = None, gpus: int = 0) -> None:
         cursor = self._pass(job)

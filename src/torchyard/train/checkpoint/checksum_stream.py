@@ -1,8 +1,8 @@
-"""A file that is counted and summed while it is written.
+"""Write a file in several threads, and compute its size and CRC-32 meanwhile.
 
-Owns: the file's bytes, and the threads that write them.
-Leaves: what is written to shares.py and to Nebula's layer; which library sums to checksums.py.
-Always: `write` returns when its bytes are with the kernel: their memory may change then.
+Owns: the threads, the order of a file's parts.
+Leaves: the contents to shares.py, which library computes the CRC-32 to checksums.py.
+Always: `write` returns once the kernel has the bytes: the caller may change their memory then.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from torchyard.train.checkpoint import checksums
 # Linux's sync_file_range(2): begin to write a file's pages to the disk, and don't wait.
 _SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
 _WRITE = 2
-# What one thread sums and writes while others do the next ones; its ends are multiples of it.
+# One thread's part of a file, which begins at a multiple of it.
 PART_BYTES = 16 << 20
-# The kernel writes to a file for one thread at a time: the others sum meanwhile.
+# The kernel lets one thread at a time write to a file; the others compute checksums meanwhile.
 _THREADS = min(4, os.cpu_count() or 1)
 
 
 class ChecksumStream(io.RawIOBase):
-    """Count and sum what is written to an empty file; the disk writes each part during the next.
+    """A stream to an empty file; the disk writes each part while the next one is computed.
 
-    Its threads end when it is closed; the file stays open.
+    `close` ends the threads and leaves the file open.
     """
 
     def __init__(self, file: Any) -> None:

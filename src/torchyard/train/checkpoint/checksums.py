@@ -1,8 +1,8 @@
-"""CRC-32 of files, by the fastest library that the environment has.
+"""CRC-32 of files, computed by the fastest library of the environment.
 
-Owns: which library computes it, the sum of a whole from those of its parts, reading a file's parts.
-Leaves: what a file's sum should be to folders.
-Always: every library computes the same CRC-32, so each checkpoint is verified in any environment.
+Owns: the choice of the library, combining the checksums of parts, reading a file in parts.
+Leaves: comparing a file with its manifest to folders.
+Always: every library gives the same CRC-32, so a checkpoint can be verified in any environment.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any
 # zlib's polynomial, its bits reflected.
 _POLYNOMIAL = 0xEDB88320
 _ONE = 1 << 31
-# What is read and summed at once stays in a processor's second-level cache.
+# A block stays in a processor's second-level cache while it is read and summed.
 BLOCK_BYTES = 1 << 20
-# What one thread sums while others sum the next ones.
+# One thread's part of a file.
 _PART_BYTES = 64 << 20
 _READERS = 4
 _FASTER_THAN_ZLIB = ("isal.isal_zlib", "zlib_ng.zlib_ng")
 
 
 def fastest_crc32() -> Callable[[Any, int], int]:
-    """isal's and zlib-ng's take a tenth of zlib's time; neither is needed."""
+    """Return the function of isal or zlib-ng, which take a tenth of zlib's time, or zlib's."""
     for name in _FASTER_THAN_ZLIB:
         try:
-            found: Callable[[Any, int], int] = importlib.import_module(name).crc32
-            if found(b"123456789", 0) == 0xCBF43926:
-                return found
-        except Exception:  # such as one that is built for another processor
+            function: Callable[[Any, int], int] = importlib.import_module(name).crc32
+            if function(b"123456789", 0) == 0xCBF43926:
+                return function
+        except Exception:  # such as a library that is built for another processor
             continue
     return zlib.crc32
 
@@ -43,7 +43,12 @@ crc32 = fastest_crc32()
 
 
 def combine(first: int, second: int, second_bytes: int) -> int:
-    """The CRC-32 of two parts, one behind the other, from the CRC-32 of each.
+    """Return the CRC-32 of two consecutive parts.
+
+    Args:
+        first: the CRC-32 of the first part.
+        second: the CRC-32 of the second part, computed by itself.
+        second_bytes: the size of the second part.
 
     Source: crc32_combine of zlib's crc32.c, by Mark Adler.
     """
@@ -52,7 +57,7 @@ def combine(first: int, second: int, second_bytes: int) -> int:
 
 @lru_cache(maxsize=256)
 def _shift(size_bytes: int) -> int:
-    """x to the power of so many bits, modulo the polynomial."""
+    """Return x to the power of `8 * size_bytes`, modulo the polynomial."""
     power, square = _ONE, _ONE >> 8
     while size_bytes:
         if size_bytes & 1:
@@ -63,6 +68,7 @@ def _shift(size_bytes: int) -> int:
 
 
 def _multiply(left: int, right: int) -> int:
+    """Multiply two polynomials, modulo zlib's."""
     product = 0
     while left:
         if left & _ONE:
@@ -73,10 +79,10 @@ def _multiply(left: int, right: int) -> int:
 
 
 def file_crc32(path: Path) -> tuple[int, int]:
-    """A file's size in bytes and its sum; several threads read a large one.
+    """Return a file's size in bytes and its CRC-32; several threads read a large file.
 
     Raises:
-        OSError: it can't be read.
+        OSError: the file can't be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -99,10 +105,11 @@ def _part_crc32(descriptor: int, start: int) -> tuple[int, int]:
     buffer = memoryview(bytearray(BLOCK_BYTES))
     total = size_bytes = 0
     while size_bytes < _PART_BYTES:
-        # Parts are whole blocks.
-        count = os.preadv(descriptor, [buffer], start + size_bytes)
+        # After a short read the last block of a part would reach into the next part.
+        block = buffer[: min(BLOCK_BYTES, _PART_BYTES - size_bytes)]
+        count = os.preadv(descriptor, [block], start + size_bytes)
         if not count:
             break
-        total = crc32(buffer[:count], total)
+        total = crc32(block[:count], total)
         size_bytes += count
     return total, size_bytes

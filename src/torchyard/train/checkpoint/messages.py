@@ -50,7 +50,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Saved:
-    """It is durable; checkpoints that it replaces are deleted next."""
+    """The checkpoint is durable; those that it replaces are deleted next."""
 
     number: int
     path: Path
@@ -58,7 +58,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """Nothing is left to do for it, so its buffer is free."""
+    """The deletions are done too, so the copy's buffer is free."""
 
     number: int
 

@@ -80,14 +80,17 @@ class _Writer:
         ).run()  # fmt: skip
 
     def _clean(self, request: SaveRequest) -> None:
-        """Delete what no rule keeps, and what killed writers left; the next save tries again."""
+        """Delete the checkpoints that no rule keeps, and what killed writers left.
+
+        A failure is a notice and no failed save; the next save tries again.
+        """
         try:
             checkpoints = folders.checkpoints(request.folder)
             metrics = {step: info.metric for step, info in checkpoints.items()}
             for step in request.retention.expired(metrics):
                 folders.delete(request.folder, step)
             folders.remove_stale(request.folder, request.session, request.step)
-        except OSError as error:
+        except Exception as error:
             self._send(Notice(f"old checkpoints in {request.folder} can't be deleted: {error}"))
 
     def _send(self, message: Assigned | Cleaned | Notice | Saved | Failed) -> None:

@@ -1,4 +1,4 @@
-"""What a diagnosis needs to know about its node.
+"""What a diagnosis needs to know about its node, and about ranks that succeeded.
 
 Owns: where the Pythons of each rank leave their records, how a moment is written in
 an error.
@@ -42,10 +42,12 @@ class DiagnosisContext:
 class DoneWork:
     """What a node knows of ranks that succeeded.
 
-    `is_whole` says that the job has no other ranks, `has_logged` that a rank logged a metric or
-    wrote an output, `has_gpus` that the node has a GPU or the job does as if. `lost_figures` are,
-    by metric whose last values are not finite, the record of the first of these and how many they
-    are.
+    Attributes:
+        is_whole: all ranks of the job ran on this node.
+        has_logged: a rank logged a metric or wrote an output.
+        has_gpus: the node has a GPU, or the job is rehearsed on the CPU as if it had.
+        lost_figures: by metric whose last values are not finite, the first such record and their
+            count.
     """
 
     command: str

@@ -30,7 +30,7 @@ PROCESS_LIMIT, DISK_LIMIT, DISK_FULL = "process_limit", "disk_limit", "disk_full
 _EVERY_S, _NEARLY_FULL_EVERY_S = 1.0, 0.1
 # Reading all of /proc takes longer than one file of a cgroup.
 _COUNT_EVERY_S = 5.0
-_LATER_S = 10.0
+_MAKE_OTHER_AFTER_S = 10.0
 # A log's space lasts until the ranks have been told to stop, and have said why.
 _LEAST_SHARE = 8
 _MIB = 1 << 20
@@ -65,8 +65,8 @@ class WatchedNode:
 class LimitWatch:
     """Made before the ranks start: from then on their logs have space.
 
-    `other` is a watch that is asked in the same turn; one that a short job can do without is made
-    by `later`. `disk_full` says that the ranks found no space when last checked.
+    `other` is a watch that is checked at the same times; `make_other` makes it after ten seconds
+    where short jobs need none. `disk_full` says that the ranks found no space when last checked.
 
     Args:
         notify: shows a sentence to the user.
@@ -79,7 +79,7 @@ class LimitWatch:
         self._limits = limits
         self._notify = notify
         self.other: Watch | None = None
-        self.later: Callable[[], Watch] | None = None
+        self.make_other: Callable[[], Watch] | None = None
         self._started = time.monotonic()
         self._space = LogSpace(node.folders.node)
         self._disk_use = DiskUse(node.folders.node) if limits.disk_bytes else None
@@ -110,8 +110,8 @@ class LimitWatch:
         if not self._node.folders.node.exists():
             raise AttemptOver(f"the folder `{self._node.folders.node}` was deleted")
         intervals_s = [_EVERY_S]
-        if self.later is not None and time.monotonic() >= self._started + _LATER_S:
-            self.other, self.later = self.later(), None
+        if self.make_other is not None and time.monotonic() >= self._started + _MAKE_OTHER_AFTER_S:
+            self.other, self.make_other = self.make_other(), None
         if self.other is not None:
             intervals_s.append(self.other.check(running))
         self._check_processes()

@@ -29,74 +29,77 @@ _POLL_S = 0.05
 def ask(
     folders: Iterable[Path], limit_s: float, *, with_lines: bool = False
 ) -> tuple[list[dict[str, Any]], int]:
-    """What the ranks with these folders of records called, as JSON (see shared/collectives.py); how
-    many did not answer.
+    """Return what the ranks called, as JSON (see shared/collectives.py), and how many of them did
+    not answer.
 
     Args:
-        limit_s: for all of them together.
+        folders: those of the ranks' records.
+        limit_s: for all ranks together.
         with_lines: also the line of each call; the first time that takes a rank about a second.
     """
     deadline = time.monotonic() + limit_s
     folders = list(folders)
-    asked: dict[Path, _Question] = {}
+    requests: dict[Path, _Request] = {}
     for folder in folders:
         for file in sorted(folder.glob(f"*{ENDING}"))[:_MAX_SOCKETS]:
             saved = file.with_suffix(SAVED)
-            if not saved.exists() and (asking := _asked(file, with_lines)) is not None:
-                asked[saved] = _Question(asking)
-    _wait(asked, deadline)
-    # Last, because a rank that was asked may have ended meanwhile, with its list in a file.
-    answers = [bytes(question.answer) for saved, question in asked.items() if not saved.exists()]
+            if not saved.exists() and (connection := _connect(file, with_lines)) is not None:
+                requests[saved] = _Request(connection)
+    _wait(requests, deadline)
+    # Last, because a rank may have ended meanwhile, with its list in a file.
+    responses = [bytes(each.response) for saved, each in requests.items() if not saved.exists()]
     for folder in folders:
         files = sorted(folder.glob(f"*{SAVED}"))[:_MAX_SOCKETS]
-        answers += [artifacts.text_of(file).encode() for file in files]
-    silent = sum(not question.over for question in asked.values())
-    return [body for answer in answers for body in _parsed(answer)], silent
+        responses += [artifacts.text_of(file).encode() for file in files]
+    silent_ranks = sum(not request.is_over for request in requests.values())
+    return [body for response in responses for body in _parsed(response)], silent_ranks
 
 
 @dataclass
-class _Question:
-    """To one rank; `answer` is as much as came of it."""
+class _Request:
+    """A request to one rank, with as much of its response as has arrived."""
 
-    asking: socket.socket
-    answer: bytearray = field(default_factory=bytearray)
-    over: bool = False
+    connection: socket.socket
+    response: bytearray = field(default_factory=bytearray)
+    is_over: bool = False
 
 
-def _asked(file: Path, with_lines: bool) -> socket.socket | None:
-    """None where nobody listens any more, as at that of a rank that has ended."""
-    asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    asking.setblocking(False)
+def _connect(file: Path, with_lines: bool) -> socket.socket | None:
+    """Send a request; None if nobody listens any more, because the rank has ended."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.setblocking(False)
     try:
-        unix_sockets.connect(asking, str(file))
-        asking.send(WITH_LINES if with_lines else b"-")
+        unix_sockets.connect(connection, str(file))
+        connection.send(WITH_LINES if with_lines else b"-")
     except OSError:
-        asking.close()
+        connection.close()
         return None
-    return asking
+    return connection
 
 
-def _wait(asked: Mapping[Path, _Question], deadline: float) -> None:
-    """Until all have answered, or left a file instead."""
+def _wait(requests: Mapping[Path, _Request], deadline: float) -> None:
+    """Until all ranks have answered, or left a file instead."""
     while (left_s := deadline - time.monotonic()) > 0:
-        open_ones = {each.asking.fileno(): each for each in asked.values() if not each.over}
-        empty = [saved for saved, each in asked.items() if not each.answer and not saved.exists()]
-        if not open_ones and not empty:
+        by_descriptor = {
+            each.connection.fileno(): each for each in requests.values() if not each.is_over
+        }
+        has_empty = any(not each.response and not path.exists() for path, each in requests.items())
+        if not by_descriptor and not has_empty:
             break
-        # No `select.select`, which knows the first 1,024 descriptors only.
-        waiter = select.poll()
-        for descriptor in open_ones:
-            waiter.register(descriptor, select.POLLIN)
-        for descriptor, _ in waiter.poll(1000 * min(_POLL_S, left_s)):
-            question = open_ones[descriptor]
+        # Not `select.select`, which accepts only descriptors below 1,024.
+        poll = select.poll()
+        for descriptor in by_descriptor:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(1000 * min(_POLL_S, left_s)):
+            request = by_descriptor[descriptor]
             try:
-                chunk = question.asking.recv(65536)
+                chunk = request.connection.recv(65536)
             except OSError:
                 chunk = b""
-            question.answer += chunk
-            question.over = not chunk or len(question.answer) > _MAX_BYTES
-    for question in asked.values():
-        question.asking.close()
+            request.response += chunk
+            request.is_over = not chunk or len(request.response) > _MAX_BYTES
+    for request in requests.values():
+        request.connection.close()
 
 
 def _parsed(content: bytes) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def notices(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWork) ->
             "nothing was printed or logged by any rank, and ./outputs is empty: did the script do "
             "its work"
         )
-    asked = _ASKS_FOR_GPU.search(work.command)
+    gpu_option = _ASKS_FOR_GPU.search(work.command)
     has_first = any(rank.rank == 0 for rank in ranks)
     records = [context.records_folder(rank.rank) for rank in ranks]
     if has_first and len(ranks) > 1 and all(map(_worked_alone, records)):
@@ -65,18 +65,21 @@ def notices(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWork) ->
             f"{len(ranks)} ranks used torch, and none called a collective: each worked by itself; "
             "to train one model, call `init_process_group` and wrap it in DistributedDataParallel"
         )
-    if asked and not work.has_gpus and has_first:
-        yield f"the command asks for a GPU (`{asked[0]}`), but no GPU was used: this node has none"
+    if gpu_option and not work.has_gpus and has_first:
+        yield (
+            f"the command asks for a GPU (`{gpu_option[0]}`), but no GPU was used: this node has "
+            "none"
+        )
     yield from _unequal_steps({rank.rank: text for rank, text in logs.items()})
-    logged = {
+    lost_metrics = {
         key: first for key, (first, count) in work.lost_figures.items() if count >= _LEAST_AT_END
     }
-    for key, first in islice(logged.items(), _MOST_TOLD):
+    for key, first in islice(lost_metrics.items(), _MOST_TOLD):
         yield f"metric `{key}` is {_lost_name(first['value'])} from step {first['step']} on"
     sentences = (
         f"rank {rank.rank}: {sentence} ({rank.log_name})"
         for rank, text in logs.items()
-        for sentence in (*_failed_at_exit(text, context), *_of_log(text, logged))
+        for sentence in (*_failed_at_exit(text, context), *_of_log(text, lost_metrics))
     )
     yield from islice(sentences, _MOST_TOLD)
 
@@ -86,34 +89,37 @@ def _worked_alone(records: Path) -> bool:
 
 
 def _unequal_steps(logs: Mapping[int, str]) -> Iterator[str]:
-    """Of ranks that print the same steps the one that came less far; how far of all they came."""
+    """Tell of a rank that printed fewer of the same steps than the others, and of a script that
+    ended before its last step.
+    """
     steps = {rank: list(_STEP.finditer(text)) for rank, text in logs.items()}
     numbers = {rank: [int(step["number"]) for step in each] for rank, each in steps.items()}
-    least = min(numbers, key=lambda rank: len(numbers[rank]), default=0)
-    own = numbers.get(least, [])
-    others = [each for rank, each in numbers.items() if rank != least]
-    if own and others and all(each[: len(own)] == own for each in others):
-        furthest = {each[-1] for each in others}
-        if len(furthest) == 1 and (most := furthest.pop()) > own[-1] + _stride(own):
+    shortest = min(numbers, key=lambda rank: len(numbers[rank]), default=0)
+    fewest = numbers.get(shortest, [])
+    others = [each for rank, each in numbers.items() if rank != shortest]
+    if fewest and others and all(each[: len(fewest)] == fewest for each in others):
+        last_steps = {each[-1] for each in others}
+        if len(last_steps) == 1 and (last := last_steps.pop()) > fewest[-1] + _stride(fewest):
+            name = steps[shortest][-1]["name"]
             yield (
-                f"rank {least} ended early: its last {steps[least][-1]['name']} is {own[-1]}, "
-                f"that of the others {most}"
+                f"rank {shortest} ended early: its last {name} is {fewest[-1]}, "
+                f"that of the others {last}"
             )
     rank = next((rank for rank, each in steps.items() if each), None)
     if rank is None:
         return
-    last, number = steps[rank][-1], numbers[rank][-1]
-    if last["of"] and number + _stride(numbers[rank]) < int(last["of"]):
-        yield f"the script ended at {last['name']} {number} of {last['of']}"
+    step, number = steps[rank][-1], numbers[rank][-1]
+    if step["of"] and number + _stride(numbers[rank]) < int(step["of"]):
+        yield f"the script ended at {step['name']} {number} of {step['of']}"
 
 
 def _stride(numbers: Sequence[int]) -> int:
-    """How far apart the steps are that a script prints, by the last two; 1 at least."""
+    """Return the difference of the last two steps that a script printed; at least 1."""
     return max(1, numbers[-1] - numbers[-2]) if len(numbers) > 1 else 1
 
 
 def _failed_at_exit(text: str, context: DiagnosisContext) -> Iterator[str]:
-    """A function of `atexit` that raised: Python prints that and exits with 0."""
+    """Tell of an `atexit` function that raised: Python prints that and exits with 0."""
     *_, last = _AT_EXIT.split(text)
     error = artifacts.last_trace(last) if len(last) < len(text) else None
     if error is not None:
@@ -125,18 +131,19 @@ def _failed_at_exit(text: str, context: DiagnosisContext) -> Iterator[str]:
 
 
 def _repeated_warnings(lines: Sequence[str]) -> Iterator[str]:
-    """What a script says again and again of things that fail, and goes on."""
-    shapes: dict[str, list[str]] = {}
+    """Tell of warnings that a script repeats, with other numbers in them or the same."""
+    groups: dict[str, list[str]] = {}
     warnings = artifacts.warnings(lines)
     for line in (*warnings, *filter(_SKIPS.search, lines)):
-        shapes.setdefault(_NUMBER.sub("0", line), []).append(line)
-    for same in shapes.values():
-        least = _LEAST_WARNINGS if same[0] in warnings else max(_LEAST_WARNINGS, len(lines) / 4)
-        if len(same) >= least:
-            yield f"`{same[0].strip()[:_SHOWN_LINE]}`, and so {len(same)} times"
+        groups.setdefault(_NUMBER.sub("0", line), []).append(line)
+    for group in groups.values():
+        least = _LEAST_WARNINGS if group[0] in warnings else max(_LEAST_WARNINGS, len(lines) / 4)
+        if len(group) >= least:
+            yield f"`{group[0].strip()[:_SHOWN_LINE]}`, and so {len(group)} times"
 
 
-def _of_log(text: str, told: Collection[str]) -> Iterator[str]:
+def _of_log(text: str, lost_metrics: Collection[str]) -> Iterator[str]:
+    """Tell of figures in a log, but for those that were logged as metrics and told of as such."""
     figures: dict[str, list[tuple[str, str]]] = {}
     lines = text.splitlines()
     yield from _repeated_warnings(lines)
@@ -150,7 +157,7 @@ def _of_log(text: str, told: Collection[str]) -> Iterator[str]:
     is_complete = len(text) < _LEAST_CUT
     for name, series in figures.items():
         at_end = len(list(takewhile(lambda figure: _is_lost(figure[0]), reversed(series))))
-        if at_end >= _LEAST_AT_END and name not in told:
+        if at_end >= _LEAST_AT_END and name not in lost_metrics:
             value, line = series[-at_end]
             yield f"`{name}` is {_lost_name(value)} from `{line.strip()[:_SHOWN_LINE]}` on"
         elif is_complete and "loss" in name.lower() and _is_constant([each for each, _ in series]):
@@ -168,7 +175,7 @@ def _is_lost(value: str) -> bool:
 
 
 def _is_constant(values: Sequence[str]) -> bool:
-    """Not of one that was rounded until no change is seen, unless it was 0 from the start."""
+    """Whether all values are equal, and have enough digits to show a change, or are 0."""
     digits = values[0].partition("e")[0].replace(".", "").lstrip("+-0")
     if len(set(values)) > 1 or len(values) < _LEAST_AT_END:
         return False
@@ -176,7 +183,7 @@ def _is_constant(values: Sequence[str]) -> bool:
 
 
 def _has_grown(values: Sequence[str]) -> bool:
-    """To many times the first one, which it has not been below since."""
+    """Whether the last value is the largest, and many times the first, which is the smallest."""
     numbers = [float(value) for value in values]
     first = abs(numbers[0])
     return (

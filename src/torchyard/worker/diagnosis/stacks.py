@@ -32,8 +32,8 @@ class RankPosition:
     """Where a rank is: the frame of the user's Python code, if any, and all of its stacks.
 
     `waits_in` is the function of torch.distributed that this code has called; empty if it is in
-    none. `leaf` is the function that it is in, whoever wrote it. `state` says what is not seen by
-    the frame: that Python waits at its end, or that a signal has suspended the rank.
+    none. `leaf` is the file and name of the innermost function. `state` says what the frame does
+    not show: that Python waits at its end, or that a signal has suspended the rank.
     """
 
     frame: Frame | None
@@ -87,7 +87,7 @@ def write_stacks(
 
 
 def _waits_at_end(frames: Sequence[Frame]) -> str:
-    """What Python waits for at its end, if it does: the user's code is elsewhere then."""
+    """Return what Python waits for at its end, or nothing; user code runs in other threads then."""
     if frames and not artifacts.user_frames(frames):
         functions = [(frame.file.rpartition("/")[2], frame.function) for frame in frames]
         if ("threading.py", "_shutdown") in functions:

@@ -27,12 +27,12 @@ from torchyard.worker.system.activity import Activity
 _CHECKS_PER_LIMIT = 6
 _LEAST_EVERY_S = 0.5
 _TIMES_LONGEST = 3.0
-# Ranks that compute are reported after so many such limits, if each was in one of a few functions
-# all the last times that it was asked: a long evaluation or compilation is in many.
-_BUSY_TIMES, _LOOKS, _FEW_LEAVES = 10.0, 5, 3
-# One that holds Python's lock so often in turn, as a regular expression without end does, while
-# the others answer, is reported sooner.
-_SILENT_LOOKS = 2
+# Ranks that compute are reported after `_BUSY_TIMES` limits, if each was in one of `_FEW_LEAVES`
+# functions in the last samples: a long evaluation or compilation is in many.
+_BUSY_TIMES, _SAMPLES, _FEW_LEAVES = 10.0, 5, 3
+# A rank that gives no answer in so many samples in a row, while the others do, is reported sooner:
+# it holds Python's lock, as a regular expression without end does.
+_SILENT_SAMPLES = 2
 # What threads that only wait use: below it a rank does nothing.
 _IDLE_SHARE, _IDLE_BYTES_PER_S = 0.02, 16 << 10
 # With lines a rank first reads the tables of symbols of all of torch.
@@ -85,10 +85,10 @@ class StallWatch:
         self._longest_s = 0.0
         self._progress_at = self._sampled_at = now()
         self._calls_at_sample: list[dict[str, Any]] | None = None
-        # Of the last looks, in which function each rank was.
-        # How often in turn some rank gave no answer, and others did.
+        # Samples in a row in which some rank gave no answer, and others did.
         self._silent = 0
-        self._looks: deque[dict[int, tuple[str, str]]] = deque(maxlen=_LOOKS)
+        # The function that each rank was in, by sample.
+        self._leaves: deque[dict[int, tuple[str, str]]] = deque(maxlen=_SAMPLES)
         self._calls: list[dict[str, Any]] | None = None
         self._reported = self._reported_busy = False
 
@@ -103,15 +103,15 @@ class StallWatch:
         computes = _computes(before, self._measured, now - last_at)
         self._has_begun = self._has_begun or progressed != self._progressed
         if progressed != self._progressed or _moves(before, self._measured, now - last_at):
-            self._goes_on(now)
+            self._note_progress(now)
         elif computes:
-            # A thread that wakes up now and then is no sign of life, going on is.
+            # A thread that wakes up now and then is no sign of life; two busy intervals are.
             if self._was_active or self._quiet_since is None:
-                self._computes(running, now)
+                self._check_computing(running, now)
         elif self._quiet_since is None:
             self._quiet_since = last_at
         elif running:
-            self._look_closer(running, now)
+            self._check_pause(running, now)
         self._was_active = computes
         return self._every_s
 
@@ -124,23 +124,23 @@ class StallWatch:
     def _limit_now_s(self) -> float:
         return max(self._limit_s, _TIMES_LONGEST * self._longest_s)
 
-    def _goes_on(self, now: float) -> None:
-        self._awakes(now)
+    def _note_progress(self, now: float) -> None:
+        self._end_pause(now)
         self._progress_at = now
-        self._looks.clear()
+        self._leaves.clear()
         self._silent = 0
         if self._reported:
             self._reported = False
             self._post("ranks_go_on")
 
-    def _awakes(self, now: float) -> None:
+    def _end_pause(self, now: float) -> None:
         if self._quiet_since is not None and self._has_begun:
             self._longest_s = max(self._longest_s, now - self._quiet_since)
         self._quiet_since = self._calls = None
 
-    def _computes(self, running: Mapping[int, Rank], now: float) -> None:
-        """Some rank does, but nothing comes of it: a function that never ends, or a long one."""
-        self._awakes(now)
+    def _check_computing(self, running: Mapping[int, Rank], now: float) -> None:
+        """Check ranks that compute without progress: in an endless function, or in a long one."""
+        self._end_pause(now)
         if self._reported and not self._reported_busy:
             self._reported = False
             self._post("ranks_go_on")
@@ -154,27 +154,27 @@ class StallWatch:
         calls, silent = self._ask()
         self._silent = self._silent + 1 if silent and calls else 0
         if busy_s >= limit_s / 2:
-            self._looks.append(self._positions.leaves(running))
+            self._leaves.append(self._positions.leaves(running))
         self._measured = activity.measure(running)
-        if self._calls_at_sample is not None and _went_on(
+        if self._calls_at_sample is not None and _have_advanced(
             _numbers(self._calls_at_sample), _numbers(calls)
         ):
-            # Also a rank that only now waits for the one that was reported before.
-            self._goes_on(now)
+            # This may also be a rank that now waits for the one that was reported before.
+            self._note_progress(now)
             busy_s = 0.0
         self._calls_at_sample = calls
         is_without_end = busy_s >= limit_s and self._is_in_few_functions()
-        if not self._reported and (self._silent >= _SILENT_LOOKS or is_without_end):
+        if not self._reported and (self._silent >= _SILENT_SAMPLES or is_without_end):
             self._reported_busy = True
             self._report(running, busy_s, calls)
 
     def _is_in_few_functions(self) -> bool:
-        """Each rank, in all of the last looks."""
-        functions = [set(leaves.items()) for leaves in self._looks]
+        """Whether each rank was in one of a few functions in all of the last samples."""
+        functions = [set(leaves.items()) for leaves in self._leaves]
         by_rank = Counter(rank for rank, _ in set().union(*functions))
-        return len(self._looks) == _LOOKS and all(n <= _FEW_LEAVES for n in by_rank.values())
+        return len(self._leaves) == _SAMPLES and all(n <= _FEW_LEAVES for n in by_rank.values())
 
-    def _look_closer(self, running: Mapping[int, Rank], now: float) -> None:
+    def _check_pause(self, running: Mapping[int, Rank], now: float) -> None:
         assert self._quiet_since is not None
         quiet_s = now - self._quiet_since
         if self._reported or quiet_s < self._limit_now_s / 2:
@@ -182,10 +182,10 @@ class StallWatch:
         calls = self._read_calls()
         # To answer costs the ranks something, too.
         self._measured = activity.measure(running)
-        if self._calls is not None and _went_on(_numbers(self._calls), _numbers(calls)):
+        if self._calls is not None and _have_advanced(_numbers(self._calls), _numbers(calls)):
             # Steps that cost next to nothing are steps all the same.
             self._has_begun = True
-            self._goes_on(now)
+            self._note_progress(now)
             return
         self._calls = calls
         if quiet_s < self._limit_now_s:
@@ -251,10 +251,10 @@ def _moves(before: Mapping[int, Activity], now: Mapping[int, Activity], seconds:
     )
 
 
-def _completed(calls: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With the earlier list of each rank that had no time to answer."""
+def _completed(calls: list[dict[str, Any]], previous: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the previous list of each rank that had no time to answer."""
     answered = {str(body.get("rank")) for body in calls}
-    return calls + [body for body in earlier if str(body.get("rank")) not in answered]
+    return calls + [body for body in previous if str(body.get("rank")) not in answered]
 
 
 def _numbers(calls: list[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
@@ -266,6 +266,6 @@ def _numbers(calls: list[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
     }
 
 
-def _went_on(before: Mapping[Any, list[Any]], now: Mapping[Any, list[Any]]) -> bool:
+def _have_advanced(before: Mapping[Any, list[Any]], now: Mapping[Any, list[Any]]) -> bool:
     """By those that answered both times."""
     return any(now[key] != before[key] for key in now.keys() & before.keys())

@@ -197,15 +197,16 @@ class Watches:
         )
 
     def _last_positions(self, running: Mapping[int, Rank]) -> list[dict[str, Any]]:
-        """Where those stand that still run when another one has failed."""
-        has_met = bool(self._joined_ranks.joined) and not self._all_joined
-        apart = {rank.rank for rank in self._joined_ranks.find_missing(running)} if has_met else ()
+        """Return where the running ranks are when another one has failed."""
+        some_joined = bool(self._joined_ranks.joined) and not self._all_joined
+        missing = self._joined_ranks.find_missing(running) if some_joined else ()
+        missing_numbers = {rank.rank for rank in missing}
         return [
             {
                 "rank": rank,
                 "where": self._describe(each),
                 "waits_in": each.waits_in,
-                "not_joined": rank in apart,
+                "not_joined": rank in missing_numbers,
             }
             for rank, each in self._glance(running).items()
         ]

@@ -32,12 +32,12 @@ _GROUPS = "torch.distributed.distributed_c10d"
 # Of earlier versions the recorder of NCCL is off unless this says how much it keeps.
 _NCCL_SIZE = "TORCH_NCCL_TRACE_BUFFER_SIZE"
 _RECORDS_ALWAYS = (2, 5)
-# The first version whose recorder has Gloo's, too; what else ranks may talk by.
+# The first version that records Gloo's collectives, too; other libraries that connect ranks.
 _RECORDS_GLOO = (2, 13)
-_OTHER_WAYS = ("horovod", "mpi4py", "ray")
+_OTHER_LIBRARIES = ("horovod", "mpi4py", "ray")
 
 
-class _Place:
+class _Process:
     folder = ""
     pid = 0
 
@@ -45,9 +45,9 @@ class _Place:
 def expect(folder: str) -> None:
     """Wait for the worker's questions, if this process is one of several ranks."""
     size = os.environ.get("WORLD_SIZE", "1")
-    if _Place.folder or not (size.isdigit() and int(size) > 1):
+    if _Process.folder or not (size.isdigit() and int(size) > 1):
         return
-    _Place.folder, _Place.pid = folder, os.getpid()
+    _Process.folder, _Process.pid = folder, os.getpid()
     if _torch_version() < _RECORDS_ALWAYS:
         os.environ.setdefault(_NCCL_SIZE, "2000")
     import _thread
@@ -57,7 +57,7 @@ def expect(folder: str) -> None:
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # By the descriptor, because the path of a socket may have 107 characters at most.
-        listener.bind(f"/proc/self/fd/{directory}/{_Place.pid}{ENDING}")
+        listener.bind(f"/proc/self/fd/{directory}/{_Process.pid}{ENDING}")
     finally:
         os.close(directory)
     listener.listen(4)
@@ -95,9 +95,9 @@ def _serve(listener: "Any") -> None:
 def has_called_nothing() -> bool:
     """Whether this rank is one of several and surely never called a collective."""
     return bool(
-        _Place.folder
+        _Process.folder
         and _torch_version() >= _RECORDS_GLOO
-        and not any(each in sys.modules for each in _OTHER_WAYS)
+        and not any(each in sys.modules for each in _OTHER_LIBRARIES)
         and next(iter(_entries(False)), None) is None
     )
 
@@ -109,25 +109,25 @@ def save(trace: "Any" = None) -> None:
         trace: the traceback of that error, whose line may be that of the last call.
     """
     try:
-        if _Place.folder and os.getpid() == _Place.pid and _GROUPS in sys.modules:
-            name = os.path.join(_Place.folder, f"{_Place.pid}{SAVED}")
+        if _Process.folder and os.getpid() == _Process.pid and _GROUPS in sys.modules:
+            name = os.path.join(_Process.folder, f"{_Process.pid}{SAVED}")
             draft = f"{name}.new"
             file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(file, "w", encoding="utf-8", errors="replace") as stream:
-                stream.write(_text(False, True, _place(trace)))
+                stream.write(_text(False, True, _location(trace)))
             os.rename(draft, name)
     except Exception:
         pass
 
 
-def _place(trace: "Any") -> str:
-    place = ""
+def _location(trace: "Any") -> str:
+    location = ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if not any(part in file for part in _LIBRARIES):
-            place = f"{file[-_TEXT:]} line {trace.tb_lineno}"
+            location = f"{file[-_TEXT:]} line {trace.tb_lineno}"
         trace = trace.tb_next
-    return place
+    return location
 
 
 def _text(with_lines: bool, ended: bool = False, where: str = "") -> str:

@@ -4,7 +4,7 @@ Owns: a copy of each value that `run.log` queues, until its batch was answered; 
 Leaves: noticing the client's import to sdk_v1_exit.py, delivering what is left to node/node.py.
 Always: a Python that is killed loses nothing that `run.log` had returned from; a value costs some
 10 µs and no request. Nothing is imported that the client does not import; whatever fails in the
-script's process fails silently. `watch` runs on Python 3.6 and later, `left` in the worker.
+script's process fails silently. `watch` runs on Python 3.6 and later, `unsent` in the worker.
 
 A file `<pid>.unsent` holds one JSON object a line: a value with its number, or the numbers of those
 that were sent. It is cut when all were, and written again without those when it has become large.
@@ -111,17 +111,21 @@ def watch(folder: str) -> None:
 
 
 def files_in(folder: "Path") -> "list[Path]":
-    """The files of all ranks, whose folders are in this one; in the worker."""
-    found = [
+    """Return the files of all ranks; called in the worker.
+
+    Args:
+        folder: with the folders of the ranks.
+    """
+    files = [
         folder / os.path.relpath(os.path.join(rank, name), str(folder))
         for rank, _, names in os.walk(str(folder))
         for name in names
         if name.endswith(ENDING)
     ]
-    return sorted(found)
+    return sorted(files)
 
 
-def left(folder: "Path") -> "Iterator[tuple[str, dict[str, Any]]]":
+def unsent(folder: "Path") -> "Iterator[tuple[str, dict[str, Any]]]":
     """Run and metric, as Azure's service takes it, of each value that was not sent.
 
     Args:

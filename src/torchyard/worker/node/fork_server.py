@@ -1,11 +1,11 @@
-"""Fork workers from one process that has imported what most of them need.
+"""Fork workers from one process that has imported the modules which most of them need.
 
-`python -I -S worker.pyz --fork-server FD`, as executors/fork_server.py starts it.
+Started as `python -I -S worker.pyz --fork-server FD` by executors/fork_server.py.
 
-Owns: taking requests from the server, what a worker is given of its own before it begins.
+Owns: receiving requests from the server; a new worker's session, output and descriptors.
 Leaves: everything after that to supervised_worker.py.
-Always: one thread that only imports and forks; it ends with the server that started it, and its
-workers go on; a worker begins with the descriptors of its own request and no others.
+Always: it has one thread, which only imports and forks; it ends when the server that started it
+ends, and its workers go on; a worker has the descriptors of its own request and no others.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ from pathlib import Path
 from torchyard.worker.node import supervised_worker, supervisor
 
 _REQUEST_BYTES = 1 << 16
-_MOST_DESCRIPTORS = 253
+# Linux's SCM_MAX_FD.
+_MAX_DESCRIPTORS = 253
 
 
 def serve(descriptor: int) -> int:
-    """Answer each request with the worker's pid until the server has closed its end.
+    """Fork a worker for each request until the server closes its end of the channel.
 
-    A request is a JSON object with `plan`, the path of its file, and `node`; with it come the file
-    for the worker's output, then what is handed to the ranks. The answer is `{"pid": …}`, or
-    `{"errno": …}` where no process can be had.
+    A request is a JSON object with `plan`, the path of the plan's file, and `node`. Its descriptors
+    are the file for the worker's output, then those that the ranks inherit. The response is
+    `{"pid": …}`, or `{"errno": …}` if the fork failed.
     """
     channel = socket.socket(fileno=descriptor)
     channel.set_inheritable(False)
-    _import_workers_modules()
-    # Collections in a worker leave these objects alone, so that their pages stay shared.
+    _import_modules()
+    # A worker's garbage collections skip these objects, so that their pages stay shared.
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.reap_all())
     while True:
-        content, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, _MOST_DESCRIPTORS)
+        content, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, _MAX_DESCRIPTORS)
         if not content:
             return 0
         request = json.loads(content)
-        answer = _fork(channel, Path(request["plan"]), int(request["node"]), descriptors)
+        response = _fork(channel, Path(request["plan"]), int(request["node"]), descriptors)
         for each in descriptors:
             os.close(each)
-        channel.send(json.dumps(answer).encode())
+        channel.send(json.dumps(response).encode())
 
 
 def _fork(channel: socket.socket, plan: Path, node: int, descriptors: list[int]) -> dict[str, int]:
@@ -56,21 +57,21 @@ def _fork(channel: socket.socket, plan: Path, node: int, descriptors: list[int])
     except OSError as error:
         return {"errno": error.errno or 0}
     if pid == 0:
-        os._exit(_be_worker(channel, plan, node, *descriptors))
+        os._exit(_run_worker(channel, plan, node, *descriptors))
     return {"pid": pid}
 
 
-def _be_worker(channel: socket.socket, plan: Path, node: int, log: int, *handed: int) -> int:
+def _run_worker(channel: socket.socket, plan: Path, node: int, log: int, *inherited: int) -> int:
     exit_code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         channel.close()
-        for standard in (1, 2):
-            os.dup2(log, standard)
+        for descriptor in (1, 2):
+            os.dup2(log, descriptor)
         os.close(log)
-        for each in handed:
-            os.set_inheritable(each, True)
+        for descriptor in inherited:
+            os.set_inheritable(descriptor, True)
         exit_code = supervised_worker.run(plan, node)
     except BaseException:
         import traceback
@@ -80,8 +81,8 @@ def _be_worker(channel: socket.socket, plan: Path, node: int, log: int, *handed:
     return exit_code
 
 
-def _import_workers_modules() -> None:
-    """What a job of one process uses; the modules of rarer ones are imported where they are."""
+def _import_modules() -> None:
+    """Import what a job of one process uses; workers import the modules of rarer jobs."""
     import encodings.idna
     import shutil
     import traceback

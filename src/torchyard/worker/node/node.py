@@ -235,7 +235,7 @@ class Node:
         assert limit_watch is not None
         limit_watch.other = watches
         if watches is None and self._plan.stall_notice_s > 0:
-            limit_watch.later = lambda: self._make_watches(prepared)
+            limit_watch.make_other = lambda: self._make_watches(prepared)
         try:
             failed = self._gang.supervise(
                 self._control,
@@ -331,12 +331,8 @@ class Node:
 
     def _tell_silent_faults(self) -> None:
         plan = self._plan
-        sizes = self._limit_watch.log_sizes if self._limit_watch is not None else ()
-        if plan.world_size == 1 and not any(sizes):
-            return  # as of many a step of a pipeline, which need not pay for it
-        outputs = self._folders.work / "outputs"
-        named = self._folders.outputs
-        has_files = any(any(folder.iterdir()) for folder in (outputs, named) if folder.is_dir())
+        folders = (self._folders.work / "outputs", self._folders.outputs)
+        has_files = any(any(folder.iterdir()) for folder in folders if folder.is_dir())
         work = DoneWork(
             plan.command,
             is_whole=plan.node_count == 1,
@@ -705,7 +701,7 @@ class Node:
             return
         from torchyard.shared import sdk_v1_records  # Few jobs log through SDK v1.
 
-        for run, metric in sdk_v1_unsent.left(self._folders.errors):
+        for run, metric in sdk_v1_unsent.unsent(self._folders.errors):
             try:
                 self._relay.keep(sdk_v1_records.logged(run, {"values": [metric]}))
             except Exception as error:

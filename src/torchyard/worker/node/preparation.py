@@ -151,7 +151,7 @@ def _lay_out(
 
 
 def _with_environment(plan: LaunchPlan, layout: Layout) -> Layout:
-    """Add the shared environment as a read-only mount, where root's worker is not in one.
+    """Add the shared environment as a read-only mount, unless the worker sees it read-only.
 
     Root ignores write permissions. An ordinary user gets the mount only if there are others anyway.
     If root can't mount anything, the server checks the environment before its next use.

@@ -47,11 +47,11 @@ def run(plan_file: Path, node: int, starter: int = 0) -> int:
     )
 
     def work() -> int:
-        # Imported only in the worker, so that the supervisor stays small.
+        # A supervisor does not import it, and stays small, unless a fork server already has.
         from torchyard.worker.node.node import Node
 
         if plan.environment and os.geteuid() == 0:
-            # Before there are threads, each of which would have to enter it.
+            # Before there are threads: a namespace is entered by one thread alone.
             mounts.protect(plan.environment)
         return Node(plan, node, folder, dict(os.environ)).run()
 

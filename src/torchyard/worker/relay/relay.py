@@ -32,7 +32,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 # While a batch travels and for so long after, records gather; the first one goes at once.
 _GATHER_S = 0.1
 _SHOWN_REFUSALS = 5
-_MOST_LOST_FIGURES = 20
+_MAX_LOST_FIGURES = 20
 _WAKE_EVERY_S = 60.0
 _FAILING_LIMIT_S = 600.0
 # One encoder for all: `json.dumps` looks for its own again.
@@ -84,7 +84,7 @@ class Relay:
         self._refused = 0
         # How often the ranks have logged something.
         self.logged = 0
-        # Of metrics whose last values are no finite number: the first of those, and how many.
+        # By metric whose last values are not finite: the first such record, and their count.
         self.lost_figures: dict[str, tuple[dict[str, Any], int]] = {}
         self._messages: list[str] = []
         # A socket that listens in the job's own network, where it has one.
@@ -148,7 +148,7 @@ class Relay:
         self.logged += 1
         for record in records:
             if record["kind"] == "metric":
-                self._note_lost(record)
+                self._note_lost_figure(record)
         self.keep_samples(records)
 
     def keep_samples(self, records: list[dict[str, Any]]) -> None:
@@ -156,11 +156,11 @@ class Relay:
         if records:
             self._spool.append([_encode(record).encode() for record in records])
 
-    def _note_lost(self, record: dict[str, Any]) -> None:
+    def _note_lost_figure(self, record: dict[str, Any]) -> None:
         key = record["key"]
         if not isinstance(record["value"], str):
             self.lost_figures.pop(key, None)
-        elif len(self.lost_figures) < _MOST_LOST_FIGURES or key in self.lost_figures:
+        elif len(self.lost_figures) < _MAX_LOST_FIGURES or key in self.lost_figures:
             first, count = self.lost_figures.get(key, (record, 0))
             self.lost_figures[key] = (first, count + 1)
 

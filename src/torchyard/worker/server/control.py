@@ -33,7 +33,7 @@ RELEASE = "release"
 # What the server asks for.
 STOP = "stop"
 _POLL_S = 20
-# Reports have the answer, too, and a small job has ended before anybody cancels it.
+# Responses to reports carry stop requests, too, and small jobs end before the first poll.
 _FIRST_POLL_AFTER_S = 0.2
 _PAUSE_S = 1.0
 _TUNNEL_PAUSE_S = 0.3

@@ -26,7 +26,8 @@ _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0)
 # A server that refuses even the heartbeat may be another one for a moment: a proxy, a wrong port.
 _REFUSAL_LIMIT_S = 120.0
 _SHORT_LENGTH = 200
-# Nobody acts on these at once, and in a small job others follow within milliseconds.
+# Nobody acts on these at once. In a small job the next event follows within milliseconds, and one
+# report holds both.
 _GATHERED = frozenset({"node_started", "ranks_started", "node_finalizing"})
 _GATHER_S = 0.05
 _NOTHING = object()
@@ -51,6 +52,7 @@ class Events:
         masker: masking.Masker = masking.TOKENS,
         watched: bool = False,
         refusal_limit_s: float = _REFUSAL_LIMIT_S,
+        gather_s: float = _GATHER_S,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._connection = connection
@@ -61,6 +63,7 @@ class Events:
         self._masker = masker
         self._watched = watched
         self._refusal_limit_s = refusal_limit_s
+        self._gather_s = gather_s
         self._batch_size = _BATCH
         self._shortened: set[int] = set()
         # By the monotonic clock: since when the server has been unreachable, and how long before.
@@ -236,13 +239,16 @@ class Events:
         with self._changed:
             if self._next >= len(self._events) and not self._closed:
                 self._changed.wait(wait_s)
-            self._changed.wait_for(self._is_urgent, _GATHER_S)
-            return self._events[self._next : self._next + self._batch_size]
+            self._changed.wait_for(self._is_urgent, self._gather_s)
+            return self._next_batch()
+
+    def _next_batch(self) -> list[dict[str, Any]]:
+        return self._events[self._next : self._next + self._batch_size]
 
     def _is_urgent(self) -> bool:
-        """Whether there is an event that does not wait for others, or none at all."""
-        kinds = {event["kind"] for event in self._events[self._next :]}
-        return self._closed or not kinds <= _GATHERED or not kinds
+        """Whether the next batch is empty, or has an event that does not wait for others."""
+        kinds = {event["kind"] for event in self._next_batch()}
+        return self._closed or not kinds or not kinds <= _GATHERED
 
     def _advance(self, expected: int) -> bool:
         with self._changed:

@@ -258,7 +258,10 @@ def _trees(proc: Path) -> list[_Tree]:
 
 
 def _mounted(proc: Path) -> dict[str, tuple[Path, int, tuple[str, ...]]]:
-    """Root, version and controllers of each tree, by a controller of it; version 2 has none."""
+    """Return root, version and controllers of each tree.
+
+    The key is the tree's first controller, or empty for version 2.
+    """
     trees: dict[str, tuple[Path, int, tuple[str, ...]]] = {}
     for line in _lines(proc / "mounts"):
         fields = line.split(" ")
@@ -278,7 +281,7 @@ def _mounted(proc: Path) -> dict[str, tuple[Path, int, tuple[str, ...]]]:
 
 @functools.lru_cache(maxsize=1)
 def _mounted_here() -> dict[str, tuple[Path, int, tuple[str, ...]]]:
-    """Read once: a worker asks nine times, and trees are mounted when a machine starts."""
+    """Cached: a worker calls it nine times, and trees are mounted when a machine starts."""
     return _mounted(_SELF)
 
 

@@ -20,6 +20,7 @@ _MS_REMOUNT = 32
 _MS_BIND = 4096
 _MS_REC = 16384
 _MS_PRIVATE = 1 << 18
+_MS_SLAVE = 1 << 19
 _MS_RELATIME = 1 << 21
 # statvfs returns a mount's flags as the bits that mount takes, except for the second one.
 _ST_SAME = 2 | 4 | 8 | 1024 | 2048
@@ -73,6 +74,9 @@ def become(command: list[str]) -> None:
 def own_namespaces(as_root: bool = False) -> None:
     """Enter a new mount namespace, and a user namespace where the caller is not root.
 
+    What the machine mounts and unmounts later is mounted and unmounted inside, too, but not the
+    other way round.
+
     Args:
         as_root: be root inside, instead of the same user as outside.
     """
@@ -91,7 +95,7 @@ def own_namespaces(as_root: bool = False) -> None:
             with open(f"/proc/self/{file}", "w") as writer:
                 writer.write(text)
     nothing = ctypes.c_char_p()
-    checked("mount /", libc.mount(nothing, b"/", nothing, _MS_REC | _MS_PRIVATE, nothing))
+    checked("mount /", libc.mount(nothing, b"/", nothing, _MS_REC | _MS_SLAVE, nothing))
 
 
 def bind(source: str, target: str) -> None:
@@ -108,6 +112,9 @@ def bind_read_only(source: str, target: str) -> None:
     """As `bind`, read-only."""
     bind(source, target)
     to, nothing = os.fsencode(target), ctypes.c_char_p()
+    # What the machine mounts below it later would be writable.
+    private = _MS_REC | _MS_PRIVATE
+    checked(f"mount {target}", libc.mount(nothing, to, nothing, private, nothing))
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = libc.syscall(
         _SYS_MOUNT_SETATTR,

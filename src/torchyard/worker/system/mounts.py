@@ -1,7 +1,7 @@
 """Read-only mounts: files that a rank may read and not change.
 
 Owns: which mounts a job's inputs need, whether this machine allows them, the command that starts a
-rank's shell inside them; the one mount that a whole worker is in.
+rank's shell inside them; the read-only environment of a worker that root runs.
 Leaves: making them to mount_launcher.py, in the rank's own process.
 Always: the very mounts of the ranks are tried before any rank starts.
 """
@@ -42,10 +42,10 @@ def command(mounts: Sequence[Mount], program: Sequence[str]) -> list[str]:
 
 
 def protect(folder: str) -> None:
-    """Let this process and what it starts only read a folder, where root may have that.
+    """Make a folder read-only for this process and its children, if this machine allows it.
 
-    For a process of one thread, and of root's: others would need a user namespace. It costs less
-    than a program before each rank.
+    Only for a process of root that has one thread: other users would need a user namespace. A
+    mount for each rank would start one more program for each.
     """
     from torchyard.worker.system import mount_launcher  # It loads libc.
 
@@ -53,11 +53,11 @@ def protect(folder: str) -> None:
         mount_launcher.own_namespaces()
         mount_launcher.bind_read_only(folder, folder)
     except OSError:
-        pass  # `is_read_only` says so
+        pass  # `is_read_only` tells the callers
 
 
 def is_read_only(folder: str) -> bool:
-    """Whether it is on a file system, or a mount of one, that nobody writes to."""
+    """Whether the folder's file system, or the mount of it seen here, is read-only."""
     try:
         return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:
