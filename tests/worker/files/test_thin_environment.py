@@ -98,3 +98,33 @@ def test_data_files_installed_in_the_thin_environment_stay_there(
 def test_a_folder_that_is_not_an_environment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="not a Python environment"):
         thin_environment.create(tmp_path, tmp_path / "env")
+
+
+_CREATE_BELOW_A_LIMIT = """
+import errno, resource, sys
+from pathlib import Path
+from torchyard.worker.files import thin_environment
+resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, resource.RLIM_INFINITY))
+try:
+    thin_environment.create(*map(Path, sys.argv[1:]))
+except OSError as error:
+    assert error.errno == errno.EFBIG, error
+    print("refused")
+"""
+
+
+def test_a_program_of_which_the_disk_takes_a_part_is_an_error(tmp_path: Path) -> None:
+    """A file that may be no larger fails as a full disk does, after a part was written."""
+    shared = tmp_path / "shared"
+    (shared / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (shared / "bin").mkdir()
+    (shared / "pyvenv.cfg").touch()
+    (shared / "bin" / "torchrun").write_bytes(b"#!/usr/bin/python\n" + b"x" * 100_000)
+    words: list[str | Path] = [
+        sys.executable,
+        "-c",
+        _CREATE_BELOW_A_LIMIT,
+        shared,
+        tmp_path / "thin",
+    ]
+    assert run(*words) == "refused"

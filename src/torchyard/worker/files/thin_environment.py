@@ -177,10 +177,10 @@ def _put_program(source: os.DirEntry[str], target: str) -> None:
                 os.symlink(source.path, target)
                 return
             content = begin + file.read()
-        with open(target, "wb", buffering=0) as file:
+        with open(target, "wb") as file:
             file.write(content)
-            # The shared script is read-only; this copy is the job's.
-            os.chmod(file.fileno(), stat.S_IMODE(source.stat().st_mode) | 0o200)
+        # The shared script is read-only; this copy is the job's.
+        os.chmod(target, stat.S_IMODE(source.stat().st_mode) | 0o200)
 
 
 def _data_links(shared: Path) -> Iterator[tuple[Path, str]]:
