@@ -11,9 +11,10 @@ import logging
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, IntegrityError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from torchyard.base import disk
 from torchyard.base.errors import Conflict, Internal, InvalidInput, NotFound, TorchyardError
@@ -80,6 +81,11 @@ def answer_errors(app: FastAPI) -> None:
             "numbers have 63 bits at the most, and texts are Unicode",
         )
         return JSONResponse(refusal.to_json(), refusal.http_status)
+
+    @app.exception_handler(ClientDisconnect)
+    def gone(request: Request, error: ClientDisconnect) -> Response:
+        # Nobody reads this answer.
+        return Response(status_code=400)
 
     @app.exception_handler(Exception)
     def failed(request: Request, error: Exception) -> JSONResponse:

@@ -184,13 +184,19 @@ class Blobs:
     def keep(self, arriving: Arriving) -> str:
         """Store what has arrived under its sha256, which is returned."""
         sha256 = arriving.digest.hexdigest()
+        self.adopt(arriving.draft, arriving.file.descriptor, sha256)
+        return sha256
+
+    def adopt(self, draft: Path, descriptor: int, sha256: str) -> None:
+        """Make the open file `draft`, which has that sha256, the blob; removed if one is there."""
         target = self._path(sha256)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.fchmod(arriving.file.descriptor, 0o444)
+        os.fchmod(descriptor, 0o444)
         with self._lock_folder(shared=True):
-            if not self._renew(sha256):
-                os.rename(arriving.draft, target)
-        return sha256
+            if self._renew(sha256):
+                draft.unlink()
+            else:
+                os.rename(draft, target)
 
     def put_bytes(self, content: bytes) -> str:
         """Store `content` and return its sha256."""

@@ -154,6 +154,11 @@ class Transport:
             # 0 would make the socket answer at once, without a wait.
             self._connection.sock.settimeout(max(0.001, min(seconds, self._timeout_s)))
 
+    def limit_answers(self, seconds: float) -> None:
+        """How long the server may take from now on to answer a request."""
+        self._timeout_s = seconds
+        self.close()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 from typing_extensions import TypedDict
 
 from torchyard.assets import served_files
+from torchyard.base import blob_parts
 from torchyard.base.blobs import Blobs, Snapshot, SnapshotFile, check, parse_manifest
 from torchyard.base.bodies.body_spool import in_blocks, in_body_thread
 from torchyard.base.bodies.handover import in_handover_thread
 from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.bodies.request_bodies import with_body
 from torchyard.base.dependencies import BlobsOf, HandoverOf
-from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
+from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound, ServerBusy
 from torchyard.data import handed_files
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -50,6 +51,12 @@ router = APIRouter(
 )
 
 
+class BlobPart(TypedDict):
+    size_bytes: int
+    is_stored: bool
+    is_arriving: bool
+
+
 class SnapshotContents(TypedDict):
     id: str
     files: tuple[SnapshotFile, ...]
@@ -63,12 +70,34 @@ def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> d
 
 @router.put("/blobs/{sha256}")
 @needs(Permission.UPLOAD, body_limit_bytes=UNLIMITED)
-async def put_blob(blobs: BlobsOf, sha256: str, request: Request) -> dict[str, Any]:
+async def put_blob(
+    blobs: BlobsOf, sha256: str, request: Request, start: Annotated[int, Query(ge=0)] = 0
+) -> dict[str, Any]:
+    """Store a blob, or its bytes from `start` on where the connection was cut before."""
+    with blob_parts.arriving(blobs, sha256) as part:
+        if part is not None:
+            await in_body_thread(part.go_on, start)
+            async for block in in_blocks(request.stream()):
+                await in_body_thread(part.write, block)
+            return {}
+    if start:
+        raise ServerBusy("another request sends this blob", "it goes on by itself")
     with blobs.writing(sha256) as writing:
         async for block in in_blocks(request.stream()):
             await in_body_thread(writing.write, block)
         check(sha256, writing.stored.sha256)
     return {}
+
+
+@router.get("/blobs/{sha256}/part")
+@needs(Permission.UPLOAD)
+def get_part(blobs: BlobsOf, sha256: str) -> BlobPart:
+    """How much of a blob is here, for a client whose connection was cut."""
+    is_stored = blobs.has(sha256)
+    size_bytes = 0 if is_stored else blob_parts.size_bytes(blobs, sha256)
+    return {
+        "size_bytes": size_bytes or 0, "is_stored": is_stored, "is_arriving": size_bytes is None
+    }  # fmt: skip
 
 
 @router.post("/blobs")

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from torchyard.base import blobs
 from torchyard.base.errors import Conflict, InvalidInput, LimitExceeded
 from torchyard.client.snapshots import index, snapshot
-from torchyard.client.snapshots.snapshot import Hashing, Snapshot
+from torchyard.client.snapshots.snapshot import Content, Hashing, Snapshot
 from torchyard.client.snapshots.upload import upload
 from torchyard.client.snapshots.walk import Found, Limits
 
@@ -222,10 +222,14 @@ class Store:
         self.calls.append("missing")
         return [sha256 for sha256 in hashes if sha256 not in self.blobs]
 
-    def put(self, sha256: str, chunks: Iterable[bytes], size_bytes: int) -> None:
-        self.calls.append("put")
-        self.blobs[sha256] = b"".join(chunks)
-        assert len(self.blobs[sha256]) == size_bytes
+    def put_large(self, contents: Sequence[Content], add: Callable[[int], None]) -> None:
+        for content in contents:
+            self.calls.append("put")
+            with content.opened() as file:
+                self.blobs[content.sha256] = file.read()
+            if len(self.blobs[content.sha256]) != content.size_bytes:
+                raise content.changed()
+            add(content.size_bytes)
 
     def put_bundle(self, bundle: bytes) -> None:
         self.calls.append("bundle")

@@ -1114,8 +1114,31 @@ export interface paths {
         };
         /** Get Blob */
         get: operations["get_blob_v1_workspaces__workspace__blobs__sha256__get"];
-        /** Put Blob */
+        /**
+         * Put Blob
+         * @description Store a blob, or its bytes from `start` on where the connection was cut before.
+         */
         put: operations["put_blob_v1_workspaces__workspace__blobs__sha256__put"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workspaces/{workspace}/blobs/{sha256}/part": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Part
+         * @description How much of a blob is here, for a client whose connection was cut.
+         */
+        get: operations["get_part_v1_workspaces__workspace__blobs__sha256__part_get"];
+        put?: never;
         post?: never;
         delete?: never;
         options?: never;
@@ -3799,6 +3822,15 @@ export interface components {
         Artifact: {
             /** Path */
             path: string;
+            /** Size Bytes */
+            size_bytes: number;
+        };
+        /** BlobPart */
+        BlobPart: {
+            /** Is Arriving */
+            is_arriving: boolean;
+            /** Is Stored */
+            is_stored: boolean;
             /** Size Bytes */
             size_bytes: number;
         };
@@ -7882,7 +7914,9 @@ export interface operations {
     };
     put_blob_v1_workspaces__workspace__blobs__sha256__put: {
         parameters: {
-            query?: never;
+            query?: {
+                start?: number;
+            };
             header?: never;
             path: {
                 sha256: string;
@@ -7900,6 +7934,37 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    get_part_v1_workspaces__workspace__blobs__sha256__part_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sha256: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BlobPart"];
                 };
             };
             /** @description An error */

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from threading import Event
+from typing import BinaryIO
 
-from torchyard.base.errors import InvalidInput
+from torchyard.base.errors import Conflict, InvalidInput
 from torchyard.client.snapshots import ignore_rules, index
 from torchyard.client.snapshots.index import Index
 from torchyard.client.snapshots.walk import Found, LeftOut, Limits, single, walk
@@ -44,6 +45,22 @@ class Content:
     path: str
     place: str
     kept: bytes | None = None
+
+    def opened(self) -> BinaryIO:
+        """
+        Raises:
+            Conflict: it is gone.
+        """
+        try:
+            return open(self.place, "rb")
+        except OSError as error:
+            raise self.changed() from error
+
+    def changed(self) -> Conflict:
+        return Conflict(
+            f"`{self.path}` changed while the snapshot was sent",
+            "submit again when nothing writes to it",
+        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Always: only what the server lacks is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from torchyard.base.settings import Settings
 if TYPE_CHECKING:
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.local_paths import LocalPath
-    from torchyard.client.snapshots.snapshot import Hashing, Snapshot
+    from torchyard.client.snapshots.snapshot import Content, Hashing, Snapshot
     from torchyard.client.snapshots.upload import Progress
     from torchyard.client.snapshots.walk import Found, Limits
 
@@ -148,8 +148,10 @@ class Snapshots:
         answer = self._transport.post(f"{self._here}/blobs/missing", {"sha256": hashes})
         return list(answer["missing"])
 
-    def put(self, sha256: str, chunks: Iterable[bytes], size_bytes: int) -> None:
-        self._transport.send("PUT", f"{self._here}/blobs/{sha256}", chunks, size_bytes)
+    def put_large(self, contents: Sequence[Content], add: Callable[[int], None]) -> None:
+        from torchyard.client.snapshots import large_files
+
+        large_files.send_all(self._transport, f"{self._here}/blobs", contents, add)
 
     def put_bundle(self, bundle: bytes) -> None:
         self._transport.send("POST", f"{self._here}/blobs", bundle, len(bundle))

@@ -1,7 +1,8 @@
 """Send a snapshot: only what the server lacks.
 
 Owns: the order of requests, bundles of small files.
-Leaves: the requests themselves to a `Store`, which client.py gives.
+Leaves: the requests themselves to a `Store`, which snapshots.py gives; large files to
+large_files.py.
 Always: a snapshot that is remembered here, and that the server has, costs one request; a blob is
 sent under the name its bytes have at the moment they are sent, or not at all.
 """
@@ -9,10 +10,10 @@ sent under the name its bytes have at the moment they are sent, or not at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
-from torchyard.base.errors import Conflict, TorchyardError
+from torchyard.base.errors import TorchyardError
 from torchyard.client.snapshots.snapshot import Content, Snapshot
 
 _BUNDLE_BYTES = 8 << 20
@@ -27,7 +28,7 @@ class Store(Protocol):
     """Takes blobs and snapshots."""
 
     def missing(self, hashes: list[str]) -> list[str]: ...
-    def put(self, sha256: str, chunks: Iterable[bytes], size_bytes: int) -> None: ...
+    def put_large(self, contents: Sequence[Content], add: Callable[[int], None]) -> None: ...
     def put_bundle(self, bundle: bytes) -> None: ...
     def put_snapshot(self, manifest: bytes) -> str: ...
 
@@ -52,38 +53,21 @@ def upload(snapshot: Snapshot, store: Store, progress: Progress | None = None) -
         for sha256 in store.missing(hashes[start : start + _ASK_AT_ONCE])
     ]
     total, sent = sum(content.size_bytes for content in lacking), 0
-    for content in (content for content in lacking if content.size_bytes > _SMALL_BYTES):
-        chunks = _chunks(content)
-        if progress is not None:
-            chunks = _counted(chunks, sent, total, progress)
-        store.put(content.sha256, chunks, content.size_bytes)
-        sent += content.size_bytes
-    small = (content for content in lacking if content.size_bytes <= _SMALL_BYTES)
-    for bundle, size_bytes in _bundles(small):
-        store.put_bundle(bundle)
+
+    def add(size_bytes: int) -> None:
+        nonlocal sent
         sent += size_bytes
         if progress is not None:
             progress(sent, total)
+
+    large = [content for content in lacking if content.size_bytes > _SMALL_BYTES]
+    if large:
+        store.put_large(large, add)
+    small = (content for content in lacking if content.size_bytes <= _SMALL_BYTES)
+    for bundle, size_bytes in _bundles(small):
+        store.put_bundle(bundle)
+        add(size_bytes)
     return store.put_snapshot(snapshot.manifest)
-
-
-def _chunks(content: Content) -> Iterator[bytes]:
-    """Exactly as many bytes as were promised: more or fewer would break the request's frame."""
-    left = content.size_bytes
-    with _opened(content) as file:
-        while left:
-            chunk = file.read(min(left, _SMALL_BYTES))
-            if not chunk:
-                raise _changed(content)
-            left -= len(chunk)
-            yield chunk
-
-
-def _counted(chunks: Iterator[bytes], sent: int, total: int, progress: Progress) -> Iterator[bytes]:
-    for chunk in chunks:
-        yield chunk
-        sent += len(chunk)
-        progress(sent, total)
 
 
 def _bundles(contents: Iterable[Content]) -> Iterator[tuple[bytes, int]]:
@@ -92,10 +76,10 @@ def _bundles(contents: Iterable[Content]) -> Iterator[tuple[bytes, int]]:
     for content in contents:
         data = content.kept
         if data is None:
-            with _opened(content) as file:
+            with content.opened() as file:
                 data = file.read()
             if hashlib.sha256(data).hexdigest() != content.sha256:
-                raise _changed(content)
+                raise content.changed()
         frames += [f"{content.sha256} {len(data)}\n".encode(), data]
         size_bytes += len(data)
         if size_bytes >= _BUNDLE_BYTES:
@@ -103,17 +87,3 @@ def _bundles(contents: Iterable[Content]) -> Iterator[tuple[bytes, int]]:
             frames, size_bytes = [], 0
     if frames:
         yield b"".join(frames), size_bytes
-
-
-def _opened(content: Content) -> BinaryIO:
-    try:
-        return open(content.place, "rb")
-    except OSError as error:
-        raise _changed(content) from error
-
-
-def _changed(content: Content) -> Conflict:
-    return Conflict(
-        f"`{content.path}` changed while the snapshot was sent",
-        "submit again when nothing writes to it",
-    )
