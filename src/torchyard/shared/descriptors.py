@@ -1,6 +1,6 @@
 """Open files handed from one program of this machine to another, over a Unix socket.
 
-Owns: which of the descriptors that arrive are believed, copying between two files.
+Owns: receiving descriptors, which of them are believed, copying between two files.
 Leaves: the server's end of the socket to base/bodies/handover.py, a command's to client/handing.py.
 Always: of a descriptor that arrived nothing is asked but what the kernel knows by itself, until it
 is known to be a regular file on a disk of this machine: a file system that a program or another
