@@ -121,6 +121,7 @@ GET_PATHS = (
     f"{HERE}/explanations/steps",
     f"{HERE}/explanations/waits",
     f"{HERE}/lineage/jobs/one",
+    f"{HERE}/blobs/{'0' * 64}/part",
     "/v1/whoami",
     "/v1/sign-in",
     "/v1/users",

@@ -1,6 +1,6 @@
 """Open files handed from one program of this machine to another, over a Unix socket.
 
-Owns: which of the descriptors that arrive are believed, copying between two files.
+Owns: receiving descriptors, which of them are believed, copying between two files.
 Leaves: the server's end of the socket to base/bodies/handover.py, a command's to client/handing.py.
 Always: of a descriptor that arrived nothing is asked but what the kernel knows by itself, until it
 is known to be a regular file on a disk of this machine: a file system that a program or another
@@ -63,18 +63,11 @@ def receive(connection: socket.socket) -> int:
     """
     connection.settimeout(_ANSWER_LIMIT_S)
     try:
-        # Not `recv_fds`, which leaves them to programs that are started meanwhile.
-        _, ancillary, flags, _ = connection.recvmsg(
-            len(_MESSAGE), socket.CMSG_SPACE(struct.calcsize("i")), socket.MSG_CMSG_CLOEXEC
-        )
+        _, received, is_cut = receive_message(connection, len(_MESSAGE), 1)
     except OSError as error:
         raise NotHanded(f"no descriptor came ({error})") from error
-    received = array.array("i")
-    for level, kind, content in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            received.frombytes(content[: len(content) - len(content) % received.itemsize])
     try:
-        if len(received) != 1 or flags & socket.MSG_CTRUNC:
+        if len(received) != 1 or is_cut:
             raise NotHanded("no descriptor came")
         _check(received[0])
     except BaseException as error:
@@ -84,6 +77,30 @@ def receive(connection: socket.socket) -> int:
             raise NotHanded(f"the descriptor can't be looked at ({error})") from error
         raise
     return received[0]
+
+
+def receive_message(
+    connection: socket.socket, most_bytes: int, most_descriptors: int
+) -> tuple[bytes, list[int], bool]:
+    """What comes next, with its descriptors, which no program inherits and the caller closes.
+
+    Returns:
+        The bytes, the descriptors of whatever kind, and whether more of those came.
+
+    Raises:
+        OSError: the connection failed.
+    """
+    received = array.array("i")
+    # Not by `socket.recv_fds`, which leaves them to programs that are started meanwhile.
+    data, controls, flags, _ = connection.recvmsg(
+        most_bytes,
+        socket.CMSG_LEN(most_descriptors * received.itemsize),
+        socket.MSG_CMSG_CLOEXEC,
+    )
+    for level, kind, content in controls:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            received.frombytes(content[: len(content) - len(content) % received.itemsize])
+    return data, list(received), bool(flags & socket.MSG_CTRUNC)
 
 
 def _close(received: Iterable[int]) -> None:

@@ -9,19 +9,19 @@ Source: unix(7), SCM_RIGHTS.
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import socket
 from collections.abc import Sequence
 from typing import Any
 
+from torchyard.shared.descriptors import receive_message
+
 SOCKET = "/run/torchyard/runner.sock"
 MOST_BYTES = 8 << 20
 # As many devices as one node has, and then some; the kernel's own limit is 253.
 MOST_DESCRIPTORS = 64
 _LENGTH_BYTES = 4
-_DESCRIPTOR_BYTES = array.array("i").itemsize
 
 
 class BadMessage(Exception):
@@ -91,18 +91,9 @@ def ask(
 def _exactly(connection: socket.socket, count: int, descriptors: list[int]) -> bytes:
     parts = bytearray()
     while len(parts) < count:
-        # Not by `socket.recv_fds`, which drops the flag that closes them on exec.
-        data, controls, flags, _ = connection.recvmsg(
-            count - len(parts),
-            socket.CMSG_LEN(MOST_DESCRIPTORS * _DESCRIPTOR_BYTES),
-            socket.MSG_CMSG_CLOEXEC,
-        )
-        for level, kind, content in controls:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                received = array.array("i")
-                received.frombytes(content[: len(content) - len(content) % _DESCRIPTOR_BYTES])
-                descriptors += received
-        if flags & socket.MSG_CTRUNC or len(descriptors) > MOST_DESCRIPTORS:
+        data, received, is_cut = receive_message(connection, count - len(parts), MOST_DESCRIPTORS)
+        descriptors += received
+        if is_cut or len(descriptors) > MOST_DESCRIPTORS:
             raise BadMessage(f"more than {MOST_DESCRIPTORS} descriptors")
         if not data:
             raise BadMessage("the message ended early")

@@ -300,11 +300,11 @@ def test_inputs_and_outputs_are_kept_as_lines(router: RouterProcess, tmp_path: P
     assert identities == {answer.headers["x-ms-request-id"]}
 
 
-@pytest.mark.timeout(300)
 def _has_more(answers: Counter[int], count: int) -> bool:
     return answers[200] > count
 
 
+@pytest.mark.timeout(300)
 def test_no_request_is_without_an_answer_while_instances_are_killed(
     router: RouterProcess,
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import torchyard
 from endpoints.router.router_process import RouterProcess, send, wait_until
-from torchyard.endpoints.router.control import RouterAway, ask
+from torchyard.endpoints.router.control import RouterAway, ask, take_over
 from torchyard.endpoints.router.table import BrokenTable, DeploymentRow, Table, parse, to_text
 
 pytestmark = pytest.mark.slow
@@ -120,6 +120,15 @@ def test_a_router_takes_over_from_another_without_a_refused_connection(
     for thread in threads:
         thread.join()
     assert set(statuses) == {200}
+
+
+def test_no_program_inherits_the_listener_that_is_taken_over(router: RouterProcess) -> None:
+    taken = take_over(router.folder)
+    assert taken is not None
+    with taken:
+        assert taken.getsockname()[1] == router.port
+        assert not taken.get_inheritable()
+    assert router.wait() == 0
 
 
 @pytest.mark.parametrize("by_signal", [True, False])

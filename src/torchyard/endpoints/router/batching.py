@@ -136,10 +136,8 @@ class BatchCall(Call):
     def piece(self, data: bytes) -> None:
         self._size_bytes += len(data)
         if self._size_bytes > _ANSWER_MOST_BYTES:
-            connection = self.connection
             self.refused(errors.BAD_BATCH)
-            if connection is not None:
-                connection.abort()
+            self.leave()
             return
         self._pieces.append(data)
 

@@ -117,6 +117,10 @@ class Call:
             return
         self.is_done = True
         self.stop_timer()
+        self.leave()
+
+    def leave(self) -> None:
+        """Go from the instance's connection, or from the queue for one."""
         if self.connection is not None:
             self.connection.abort()
         elif self.deployment is not None:

@@ -22,7 +22,7 @@ from torchyard.endpoints.router.connections import Connections
 from torchyard.endpoints.router.deployments import Deployment
 from torchyard.endpoints.router.errors import Refusal
 from torchyard.endpoints.router.pace import Pace
-from torchyard.endpoints.router.request_heads import BadHead, RequestHead
+from torchyard.endpoints.router.request_heads import OF_CONNECTION, BadHead, RequestHead
 
 HELD_BYTES = 256 << 10
 """A body is sent on when it is whole, or this much of it has come."""
@@ -37,15 +37,10 @@ _GRACE_S = 30.0
 _SKIP_S = 5.0
 _FIRST_REQUEST_S = 1.0
 _WRITE_HIGH_BYTES = 1 << 20
-_DROPPED = frozenset(
-    (
-        b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"content-length",
-        b"set-cookie",
-        b"upgrade", b"trailer", b"te", b"x-ms-request-id", b"x-ms-client-request-id",
-        b"azureml-model-deployment", b"proxy-authenticate",
-        b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason",
-    )
-)  # fmt: skip
+_DROPPED = OF_CONNECTION | {
+    b"set-cookie", b"x-ms-request-id", b"x-ms-client-request-id", b"azureml-model-deployment",
+    b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason",
+}  # fmt: skip
 
 
 class Front(Protocol):
@@ -148,16 +143,13 @@ class ClientConnection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         if not self.router.connections.admit(self):
             self._is_refused = self._is_closing = True
-            self._write_refusal(errors.CROWDED, b"", True)
+            self._write_refusal(errors.CROWDED)
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.router.connections.forget(self)
         self._is_closing = True
-        for call in self._calls:
-            self._drop_held(call)
-            call.cancel()
-        self._calls.clear()
+        self._cancel_all()
         if self._tunnel is not None:
             self._tunnel.cancel()
 
@@ -245,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
         self._body_pace, self._new_bytes = Pace(_GRACE_S, now), 0
         self._calls.append(call)
         if self._calls[0] is call:
-            self._begin(call)
+            self.router.route(call)
 
     def on_body(self, body: bytes) -> None:
         call = self._reading
@@ -253,13 +245,8 @@ class ClientConnection(asyncio.Protocol):
             return
         call.body_bytes += len(body)
         if call.target is not None and call.body_bytes > call.target.row.max_body_bytes:
-            self._drop_held(call)
-            connection = call.connection
             call.refused(errors.TOO_LARGE)
-            if connection is not None:
-                connection.abort()
-            elif call.deployment is not None:
-                call.deployment.forget(call)
+            call.leave()
             return
         if call.sample is not None and call.is_admitted:
             call.sample.add_input(body)
@@ -296,10 +283,6 @@ class ClientConnection(asyncio.Protocol):
         if len(self._calls) > 1:
             self.pause_reading()
 
-    def _begin(self, call: ClientCall) -> None:
-        """Find out who answers a request that is the first in line."""
-        self.router.route(call)
-
     def routed(self, call: ClientCall, target: Deployment) -> None:
         """`target` answers; called once, at once or later."""
         if call.is_done:
@@ -307,7 +290,6 @@ class ClientConnection(asyncio.Protocol):
         call.is_routed, call.target = True, target
         limit = target.row.max_body_bytes
         if (call.length or 0) > limit or call.body_bytes > limit:
-            self._drop_held(call)
             self.refuse(call, errors.TOO_LARGE)
             return
         if call.request.expects_continue and not call.body_bytes and not call.is_whole:
@@ -401,7 +383,7 @@ class ClientConnection(asyncio.Protocol):
         call.status = refusal.status
         self._drop_held(call)
         is_last = not call.is_whole or not call.keeps_alive or self.router.is_stopping
-        self._write_refusal(refusal, call.request.request_id, is_last, call)
+        self._write_refusal(refusal, is_last, call)
         call.keeps_alive = not is_last
         self._done(call, is_counted=False)
 
@@ -445,7 +427,8 @@ class ClientConnection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """Hang up on a client that is too slow; called every few seconds."""
-        before_bytes, self._unsent_bytes = self._unsent_bytes, self._unsent()
+        before_bytes = self._unsent_bytes
+        self._unsent_bytes = self.transport.get_write_buffer_size()
         if not before_bytes or self._unsent_bytes > before_bytes:
             self._answer_pace = Pace(_GRACE_S, now)
         elif not self._answer_pace.is_kept(now, before_bytes - self._unsent_bytes):
@@ -469,18 +452,17 @@ class ClientConnection(asyncio.Protocol):
             if call.is_done or call.is_answering:
                 self.transport.close()
                 return
-            connection = call.connection
             self.refuse(call, errors.SLOW_REQUEST)
-            if connection is not None:
-                connection.abort()
-            elif call.deployment is not None:
-                call.deployment.forget(call)
-
-    def _unsent(self) -> int:
-        return self.transport.get_write_buffer_size()
+            call.leave()
 
     def _current(self) -> ClientCall | None:
         return self._tunnel or (self._calls[0] if self._calls else None)
+
+    def _cancel_all(self) -> None:
+        for call in self._calls:
+            self._drop_held(call)
+            call.cancel()
+        self._calls.clear()
 
     def _drop_held(self, call: ClientCall) -> None:
         self.router.held_bytes -= call.held_bytes
@@ -507,12 +489,7 @@ class ClientConnection(asyncio.Protocol):
                 lines.append(b"%b: %b\r\n" % (name, value))
             elif name == b"content-length":
                 length_of_head = value
-        request = call.request
-        lines.append(b"x-ms-request-id: %b\r\n" % request.request_id)
-        if request.client_request_id:
-            lines.append(b"x-ms-client-request-id: %b\r\n" % request.client_request_id)
-        if call.target is not None:
-            lines.append(b"azureml-model-deployment: %b\r\n" % call.target.name_bytes)
+        lines += _identity(call)
         if not call.is_whole or self.router.is_stopping:
             call.keeps_alive = False
         if call.is_head_request:
@@ -535,7 +512,7 @@ class ClientConnection(asyncio.Protocol):
         return b"".join(lines)
 
     def _write_refusal(
-        self, refusal: Refusal, request_id: bytes, is_last: bool, call: ClientCall | None = None
+        self, refusal: Refusal, is_last: bool = True, call: ClientCall | None = None
     ) -> None:
         body = refusal.body()
         lines = [
@@ -546,13 +523,8 @@ class ClientConnection(asyncio.Protocol):
             lines.append(b"retry-after: %d\r\n" % refusal.retry_after_s)
         if refusal.status == 401:
             lines.append(b"www-authenticate: Bearer\r\n")
-        if request_id:
-            lines.append(b"x-ms-request-id: %b\r\n" % request_id)
         if call is not None:
-            if call.request.client_request_id:
-                lines.append(b"x-ms-client-request-id: %b\r\n" % call.request.client_request_id)
-            if call.target is not None:
-                lines.append(b"azureml-model-deployment: %b\r\n" % call.target.name_bytes)
+            lines += _identity(call)
         lines.append(b"connection: close\r\n\r\n" if is_last else b"\r\n")
         is_bare = call is not None and call.is_head_request
         self.transport.write(b"".join(lines) if is_bare else b"".join(lines) + body)
@@ -568,12 +540,9 @@ class ClientConnection(asyncio.Protocol):
             self.transport.abort()
             return
         if not self.transport.is_closing():
-            self._write_refusal(refusal, b"", True)
+            self._write_refusal(refusal)
             self.transport.close()
-        for call in self._calls:
-            self._drop_held(call)
-            call.cancel()
-        self._calls.clear()
+        self._cancel_all()
 
     def _done(self, call: ClientCall, is_counted: bool = True) -> None:
         """The answer is written; go on with the next request."""
@@ -597,17 +566,25 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin_next(self) -> None:
         if self._calls and not self._calls[0].is_routed and not self._is_closing:
-            self._begin(self._calls[0])
+            self.router.route(self._calls[0])
 
     def _close_after(self, call: ClientCall) -> None:
         self._is_closing = True
-        for other in self._calls:
-            self._drop_held(other)
-            other.cancel()
-        self._calls.clear()
+        self._cancel_all()
         if call.is_whole:
             self.transport.close()
         else:
             # A client that still sends would lose the answer with its connection.
             self.resume_reading()
             self._loop.call_later(_SKIP_S, self.transport.close)
+
+
+def _identity(call: ClientCall) -> list[bytes]:
+    """Headers that say which request is answered, and by which deployment."""
+    request = call.request
+    lines = [b"x-ms-request-id: %b\r\n" % request.request_id]
+    if request.client_request_id:
+        lines.append(b"x-ms-client-request-id: %b\r\n" % request.client_request_id)
+    if call.target is not None:
+        lines.append(b"azureml-model-deployment: %b\r\n" % call.target.name_bytes)
+    return lines

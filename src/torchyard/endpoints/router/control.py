@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torchyard.shared import descriptors, unix_sockets
+
 SOCKET = "control.sock"
 _LONGEST = 64 << 10
 _ANSWER_MOST_BYTES = 256 << 20
@@ -49,12 +51,7 @@ def _connected(folder: Path, timeout_s: float) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)
-        # A socket's path has at most 107 bytes, a home may have more.
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            connection.connect(f"/proc/self/fd/{opened}/{SOCKET}")
-        finally:
-            os.close(opened)
+        unix_sockets.connect(connection, str(folder / SOCKET))
     except BaseException:
         connection.close()
         raise
@@ -72,7 +69,7 @@ def take_over(folder: Path, timeout_s: float = 5.0) -> socket.socket | None:
     try:
         with _connected(folder, timeout_s) as connection:
             connection.sendall(json.dumps({"ask": "handover"}).encode() + b"\n")
-            _, passed, _, _ = socket.recv_fds(connection, _LONGEST, 1)
+            _, passed, _ = descriptors.receive_message(connection, _LONGEST, 1)
     except OSError:
         return None
     return socket.socket(fileno=passed[0]) if passed else None
@@ -94,6 +91,7 @@ async def listen(
         writer.close()
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A socket's path has at most 107 bytes, a home may have more.
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         path = f"/proc/self/fd/{opened}/{SOCKET}"

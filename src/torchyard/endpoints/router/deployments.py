@@ -324,11 +324,9 @@ class Deployment:
 
     def _time_over(self, call: Call) -> None:
         call.timer = None
-        connection = call.connection
         if not call.is_done:
             call.refused(errors.TIMEOUT)
-        if connection is not None:
-            connection.abort()
+        call.leave()
 
     def _free(self, tried: set[str] | frozenset[str]) -> Instance | None:
         """The instance with the fewest requests, of several the next in turn."""

@@ -14,20 +14,21 @@ from __future__ import annotations
 import re
 import uuid
 
-_OF_CONNECTION = frozenset(
+OF_CONNECTION = frozenset(
     (
         b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate",
         b"proxy-authorization", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect",
         b"content-length",
     )
 )  # fmt: skip
+"""Headers of one connection, and a body's framing: never passed on as they came."""
 # The key is the router's to check, and nobody else's to read.
 _FOR_ROUTER = frozenset((b"authorization", b"x-ms-request-id"))
 _IDENTITY = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}\Z")
 _LENGTH = re.compile(rb"[0-9]{1,18}\Z")
 _TARGET = re.compile(rb"[\x21-\x7e]{1,65536}\Z")
 _PREFIX = b"/endpoints/"
-_SPECIAL = _OF_CONNECTION | _FOR_ROUTER | {
+_SPECIAL = OF_CONNECTION | _FOR_ROUTER | {
     b"azureml-model-deployment", b"x-ms-client-request-id", b"host",
 }  # fmt: skip
 
@@ -86,7 +87,7 @@ class RequestHead:
                     raise BadHead("a header is repeated")
                 value = special[name] + b"," + value
             special[name] = value = value.strip(b" \t")
-            if name in _OF_CONNECTION or name in _FOR_ROUTER:
+            if name in OF_CONNECTION or name in _FOR_ROUTER:
                 return
         self._lines.append((name, value))
 
