@@ -378,6 +378,9 @@ def first_answers(
                 assert time.monotonic() < until, "the serving process did not come back"
 
         times.setdefault("torchyard, killed process", []).append(seconds(is_new))
+        # Its place on the cluster is for the next one.
+        client.online_endpoints.update(model.name, {"traffic": {name: 0}})
+        client.online_deployments.delete(model.name, name)
         for peer, program in programs.items():
             begin = time.perf_counter()
             with serving(SERVERS[peer], program, model, folder):

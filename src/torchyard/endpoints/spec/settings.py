@@ -28,7 +28,7 @@ _PREFIX = "torchyard."
 class RequestSettings(Document):
     request_timeout_ms: int = declared(5000, "up to 180,000", Whole(1, 180_000))
     max_concurrent_requests_per_instance: int = declared(
-        1, "at once; else as many as an instance has processes", Whole(1, MOST_AT_ONCE)
+        1, "where nothing is written, one for each process of an instance", Whole(1, MOST_AT_ONCE)
     )
     max_queue_wait_ms: int = declared(500, check=Whole(0, 3_600_000))
 
