@@ -412,15 +412,19 @@ def test_a_kill_of_what_starts_loses_no_request_that_waits_for_it(
         answers = [pool.submit(sample.ask) for _ in range(30)]
         # The server, then the supervisor that started the next one.
         for count, ancestors in ((1, 0), (2, 1)):
-            wait_until(lambda most=count: len(_starts(starts)) == most, 60, "it starts")
+            wait_until(partial(_has_started, starts, count), 60, "it starts")
             pid = _starts(starts)[-1]
             for _ in range(ancestors):
                 pid = parent_of(pid)
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: len(_starts(starts)) == 3, 60, "it starts again")
+        wait_until(partial(_has_started, starts, 3), 60, "it starts again")
         assert not any(each.done() for each in answers)
         go.touch()
         assert [each.result()[:2] for each in answers] == [(200, "answered")] * 30
+
+
+def _has_started(file: Path, count: int) -> bool:
+    return len(_starts(file)) == count
 
 
 def _starts(file: Path) -> list[int]:
