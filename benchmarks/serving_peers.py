@@ -7,9 +7,9 @@ The models: a function that answers at once, the sklearn sample of azureml-examp
 cli/endpoints/online/model-1) and ResNet-18 by ONNX Runtime on one thread. Every server runs the
 same load() and predict() in `--processes` processes: torchyard's whole endpoint (router, keys,
 supervised instance), azureml-inference-server-http alone, `mlflow models serve`, Ray Serve and
-BentoML, each in a virtual environment that uv makes in `--venvs`; one that can't be installed is left
-out, and named. All take turns within a round. One connection gives the latency, eight the requests
-a second.
+BentoML, each in a virtual environment that uv makes in `--venvs`; one that can't be installed is
+left out, and named. All take turns within a round. One connection gives the latency, eight the
+requests a second.
 
 First answers, of the trivial model: from starting the server, or from creating the deployment in an
 environment that is built, to the first answer; and for torchyard from a process that is there:
