@@ -1,13 +1,15 @@
 """Models behind torchyard's endpoints and behind other servers: speed, and the first answer.
 
     python benchmarks/serving_peers.py --sample FOLDER [--venvs FOLDER] [--rounds 3] [--only NAME …]
+        [--processes 1]
 
 The models: a function that answers at once, the sklearn sample of azureml-examples (FOLDER is its
 cli/endpoints/online/model-1) and ResNet-18 by ONNX Runtime on one thread. Every server runs the
-same load() and predict() in one process: torchyard's whole endpoint (router, keys, supervised
-instance), azureml-inference-server-http alone, `mlflow models serve`, Ray Serve and BentoML, each
-in a virtual environment that uv makes in `--venvs`; one that can't be installed is left out, and
-named. All take turns within a round. One connection gives the latency, eight the requests a second.
+same load() and predict() in `--processes` processes: torchyard's whole endpoint (router, keys,
+supervised instance), azureml-inference-server-http alone, `mlflow models serve`, Ray Serve and
+BentoML, each in a virtual environment that uv makes in `--venvs`; one that can't be installed is
+left out, and named. All take turns within a round. One connection gives the latency, eight the
+requests a second.
 
 First answers, of the trivial model: from starting the server, or from creating the deployment in an
 environment that is built, to the first answer; and for torchyard from a process that is there:
@@ -31,7 +33,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -91,11 +93,15 @@ def run(raw_data):
     return model_code.predict(json.loads(raw_data)["data"])
 """
 RAY = """
-import sys, time
+import os, sys, time
 import ray
 from ray import serve
 import model_code
-@serve.deployment(ray_actor_options={"num_cpus": 0}, max_ongoing_requests=16)
+@serve.deployment(
+    ray_actor_options={"num_cpus": 0},
+    max_ongoing_requests=16,
+    num_replicas=int(os.environ["PROCESSES"]),
+)
 class Model:
     def __init__(self):
         model_code.load()
@@ -108,10 +114,11 @@ while True:
     time.sleep(60)
 """
 BENTOML = """
+import os
 from typing import Any
 import bentoml
 import model_code
-@bentoml.service(workers=1)
+@bentoml.service(workers=int(os.environ["PROCESSES"]))
 class Model:
     def __init__(self):
         model_code.load()
@@ -166,7 +173,7 @@ SERVERS = {
         "mlflow",
         lambda bin, port: [
             str(bin / "mlflow"), "models", "serve", "-m", "mlflow_model", "--env-manager", "local",
-            "-h", "127.0.0.1", "-p", str(port), "-w", "1",
+            "-h", "127.0.0.1", "-p", str(port), "-w", os.environ["PROCESSES"],
         ],
         "/invocations",
         "inputs",
@@ -225,6 +232,7 @@ def variables_of(folder: Path) -> dict[str, str]:
         **os.environ,
         "AZUREML_MODEL_DIR": str(folder / "model"),
         "PYTHONPATH": str(folder),
+        "WORKER_COUNT": os.environ["PROCESSES"],
         "BENTOML_DO_NOT_TRACK": "True",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TMPDIR": tempfile.gettempdir(),
@@ -242,6 +250,11 @@ def post(target: Target) -> bytes | None:
             return body
     except (urllib.error.URLError, OSError):
         return None
+
+
+def pid_of(target: Target) -> int:
+    """The process of the trivial model that answers; 0 for none."""
+    return int(json.loads(post(replace(target, body=b'{"data": "pid"}')) or b"[0]")[0])
 
 
 def first_answer(target: Target, is_alive: Callable[[], bool] = lambda: True) -> None:
@@ -284,13 +297,14 @@ def inputs_of(server: Server, model: Model) -> Any:
     return [model.data] if server.key == "inputs" and isinstance(model.data, str) else model.data
 
 
-def deploy(client: Client, model: Model, folder: Path, name: str = "blue") -> Target:
+def deploy(client: Client, model: Model, folder: Path, name: str = "blue", **keys: Any) -> Target:
     """A deployment that is ready, at its endpoint, without traffic."""
     document = {
         "name": name,
         "endpoint_name": model.name,
         "model": {"path": "./model"},
         "code_configuration": {"code": "./code", "scoring_script": "score.py"},
+        "environment_variables": {"WORKER_COUNT": os.environ["PROCESSES"]},
         "environment": {
             "conda_file": {
                 "name": "serving",
@@ -301,6 +315,7 @@ def deploy(client: Client, model: Model, folder: Path, name: str = "blue") -> Ta
         "request_settings": {
             "max_concurrent_requests_per_instance": 16, "request_timeout_ms": 60_000
         },
+        **keys,
     }  # fmt: skip
     client.online_endpoints.create({"name": model.name})
     client.online_deployments.wait(client.online_deployments.create(document, folder))
@@ -353,23 +368,45 @@ def first_answers(
         moved = seconds(answer)
         times.setdefault("torchyard, deployment", []).append(time.perf_counter() - before)
         times.setdefault("torchyard, traffic to a ready one", []).append(moved)
-        pid_target = Target("pid", target.port, target.path, b'{"data": "pid"}', target.key)
-        pid = int(json.loads(post(pid_target) or b"[0]")[0])
+        pid = pid_of(target)
         assert pid, "the model did not answer"
         os.kill(pid, signal.SIGKILL)
 
-        def is_new(target: Target = pid_target, pid: int = pid) -> None:
+        def is_new(target: Target = target, pid: int = pid) -> None:
             until = time.monotonic() + LIMIT_S
-            while (post(target) or b"[0]") in (b"[0]", f"[{pid}]".encode()):
+            while pid_of(target) in (0, pid):
                 assert time.monotonic() < until, "the serving process did not come back"
 
         times.setdefault("torchyard, killed process", []).append(seconds(is_new))
+        # Its place on the cluster is for the next one.
+        client.online_endpoints.update(model.name, {"traffic": {name: 0}})
+        client.online_deployments.delete(model.name, name)
         for peer, program in programs.items():
             begin = time.perf_counter()
             with serving(SERVERS[peer], program, model, folder):
                 times.setdefault(f"{peer}, its program", []).append(time.perf_counter() - begin)
+    times["torchyard, none of its instances runs"] = woken(client, model, folder, rounds)
     for name, each in times.items():
-        print(f"first answer {name:34} {median(each):6.2f} s", flush=True)
+        print(f"first answer {name:38} {median(each):6.2f} s", flush=True)
+
+
+def woken(client: Client, model: Model, folder: Path, rounds: int) -> list[float]:
+    """Seconds from a request to its answer, of a deployment that has scaled to zero."""
+    scale = {"type": "target_utilization", "min_instances": 0, "max_instances": 1}
+    own = {"scale_to_zero_after_s": 1}
+    target = deploy(client, model, folder, "asleep", scale_settings=scale, torchyard=own)
+    client.online_endpoints.update(model.name, {"traffic": {"asleep": 100}})
+    first_answer(target)
+    times = []
+    for _ in range(rounds):
+        process = Path(f"/proc/{pid_of(target)}")
+        until = time.monotonic() + LIMIT_S
+        while process.exists():
+            assert time.monotonic() < until, "the deployment does not scale to zero"
+            time.sleep(0.1)
+        time.sleep(1)  # its job ends
+        times.append(seconds(lambda: first_answer(target)))
+    return times
 
 
 def resnet(venvs: Path) -> Path | None:
@@ -416,10 +453,12 @@ def main() -> None:
         "--venvs", type=Path, default=Path(tempfile.gettempdir()) / "torchyard-serving-peers"
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1, help="of every server")
     parser.add_argument("--only", nargs="+", default=["trivial", "sklearn", "resnet", "first"])
     parser.add_argument("--peers", nargs="*", default=list(SERVERS), choices=list(SERVERS))
     options = parser.parse_args()
     options.venvs.mkdir(parents=True, exist_ok=True)
+    os.environ["PROCESSES"] = str(options.processes)
     programs_by_name = {
         name: install(name, options.venvs, [*COMMON, *PACKAGES[name]]) for name in options.peers
     }

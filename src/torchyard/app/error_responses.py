@@ -30,7 +30,14 @@ def _http_refusal(request: Request, error: HTTPException) -> TorchyardError:
     return kind(f"nothing answers {request.method} `{request.url.path}`")
 
 
+def _gone(request: Request, error: Exception) -> Response:
+    """Nobody reads the answer to a client that is gone."""
+    return Response(status_code=400)
+
+
 def answer_errors(app: FastAPI) -> None:
+    app.add_exception_handler(ClientDisconnect, _gone)
+
     @app.exception_handler(TorchyardError)
     def refused(request: Request, error: TorchyardError) -> JSONResponse:
         return JSONResponse(error.to_json(), error.http_status)
@@ -81,11 +88,6 @@ def answer_errors(app: FastAPI) -> None:
             "numbers have 63 bits at the most, and texts are Unicode",
         )
         return JSONResponse(refusal.to_json(), refusal.http_status)
-
-    @app.exception_handler(ClientDisconnect)
-    def gone(request: Request, error: ClientDisconnect) -> Response:
-        # Nobody reads this answer.
-        return Response(status_code=400)
 
     @app.exception_handler(Exception)
     def failed(request: Request, error: Exception) -> JSONResponse:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import http.server
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,12 @@ from typing import Any
 
 import pytest
 
-from torchyard.endpoints.actions import deployed_models
+from torchyard.endpoints.actions import deployed_models, safe_models
 from torchyard.endpoints.records import address, store
-from torchyard.endpoints.records.types import ProvisioningState
+from torchyard.endpoints.records.types import Instance, InstanceState, ProvisioningState
+from torchyard.endpoints.running import instance_jobs
+from torchyard.endpoints.spec import deployment_spec
+from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
 from torchyard.models import actions as models
 from workspaces.served import HERE, Served, served
 
@@ -195,6 +199,79 @@ def test_a_registered_model_keeps_the_name_of_its_folder(site: Served, is_inline
     reference = deployed_models.reference_of(registered)
     assert (reference.folder, reference.is_file) == ("models", False)
     assert [file.path for file in registered.files] == ["iris.pkl"]
+
+
+_SKLEARN = "{python_function: {loader_module: mlflow.sklearn}, sklearn: {}}"
+_CUSTOM = "{python_function: {loader_module: mlflow.pyfunc.model}}"
+_OWN_CODE = "{python_function: {loader_module: mlflow.sklearn, code: code}}"
+
+
+@pytest.mark.parametrize(
+    ("files", "packages", "is_safe"),
+    [
+        ({"MLmodel": f"flavors: {_SKLEARN}"}, "mlflow", True),
+        ({"MLmodel": f"flavors: {_CUSTOM}"}, "mlflow", False),
+        ({"MLmodel": f"flavors: {_OWN_CODE}"}, "mlflow", False),
+        ({"MLmodel": "flavors: ["}, "mlflow", False),
+        ({"MLmodel": "flavors: "}, "mlflow", False),
+        ({"net_onnx": "a graph"}, "onnxruntime", True),
+        ({"net_onnx": "a graph"}, "onnxruntime-gpu", False),
+        ({"net_pt2": "a program"}, "torch", False),
+    ],
+)
+def test_a_model_whose_predictions_leave_it_as_it_is_has_several_processes(
+    site: Served, files: dict[str, str], packages: str, is_safe: bool
+) -> None:
+    expected = min(len(os.sched_getaffinity(0)), 8) if is_safe else 0
+    kind = "mlflow_model" if "MLmodel" in files else "custom_model"
+    model = {"path": snapshot(site, **files), "type": kind}
+    environment = {"pip_requirements": f"{packages}\n"}
+    create(site, model=model, code_configuration=None, environment=environment)
+    spec, variables = stored(site)
+    at_once = spec.request_settings.max_concurrent_requests_per_instance
+    assert (spec.model and spec.model.processes, at_once) == (expected, max(expected, 1))
+    assert variables.get("WORKER_COUNT") == (str(expected) if expected > 1 else None)
+    # What is written goes before what is found.
+    written = {"WORKER_COUNT": "3"}
+    create(
+        site,
+        model=model,
+        code_configuration=None,
+        environment=environment,
+        environment_variables=written,
+        request_settings={"max_concurrent_requests_per_instance": 2},
+    )
+    spec, variables = stored(site)
+    assert spec.request_settings.max_concurrent_requests_per_instance == 2
+    assert variables == written
+    # Of a script it is its author who knows.
+    create(site, model=model)
+    spec, variables = stored(site)
+    assert spec.model is not None and spec.model.processes == 0
+    assert variables == {}
+
+
+def test_a_large_model_is_in_memory_once(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe_models, "_SMALL_BYTES", 100)
+    model = {"path": snapshot(site, net_onnx="a graph" * 20), "type": "custom_model"}
+    environment = {"pip_requirements": "onnxruntime\n"}
+    create(site, model=model, code_configuration=None, environment=environment)
+    spec, _ = stored(site)
+    assert spec.model is not None and spec.model.processes == 0
+
+
+def stored(site: Served) -> tuple[DeploymentSpec, dict[str, str]]:
+    """The one deployment, and the variables of an instance of it."""
+    services = site.parts.services
+    with services.db.read() as connection:
+        (deployment,) = store.deployments_in(connection)
+    spec = deployment_spec.read(dict(deployment.document))
+    now = services.clock.now()
+    instance = Instance(
+        "default", "digits", "blue", 1, 0, "blue-1", InstanceState.STARTING, "", 0, "", now
+    )
+    job = instance_jobs.document_of(services, deployment, spec, instance)
+    return spec, job["environment_variables"]
 
 
 def test_an_mlflow_model_brings_its_environment_and_needs_no_script(site: Served) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 
-from endpoints.router.router_process import BEARER, RouterProcess, send, wait_until
+from endpoints.router.router_process import (
+    BEARER,
+    PATH,
+    RouterProcess,
+    read_all,
+    send,
+    wait_until,
+)
 from torchyard.endpoints.router.table import DeploymentRow
 
 pytestmark = pytest.mark.slow
@@ -132,6 +141,40 @@ def test_the_first_request_waits_while_an_instance_starts(router: RouterProcess)
     assert answers == [200] * 3
     assert router.statistics("blue")["waiting_since"] is None
     assert router.ask("demand", timeout_s=0.1)["waiting"] == []
+
+
+def test_a_thousand_requests_wait_for_an_instance_and_the_next_are_refused(
+    router: RouterProcess,
+) -> None:
+    router.write({"blue": DeploymentRow(can_wake=True)})
+    body = b"x" * 1000
+    head = b"POST %b/score HTTP/1.1\r\nhost: a\r\nconnection: close\r\n" % PATH.encode()
+    head += b"authorization: %b\r\n" % BEARER["Authorization"].encode()
+    request = head + b"content-length: %d\r\n\r\n%b" % (len(body), body)
+    with ExitStack() as stack:
+
+        def ask(count: int) -> list[socket.socket]:
+            opened = [stack.enter_context(router.open()) for _ in range(count)]
+            for each in opened:
+                each.sendall(request)
+            return opened
+
+        opened = ask(1000)
+        wait_until(lambda: router.statistics("blue")["queued"] == 1000)
+        assert router.ask("statistics")["held_bytes"] == 1000 * len(body)
+        for each in ask(20):
+            assert read_all(each).startswith(b"HTTP/1.1 503 ")
+        assert router.statistics("blue")["queued"] == 1000
+        # What a client gives up, another one gets.
+        for each in opened[:10]:
+            each.close()
+        wait_until(lambda: router.statistics("blue")["queued"] == 990)
+        started = router.model("blue-1-0")
+        router.write({"blue": DeploymentRow((started.row(),), can_wake=True)})
+        statuses = Counter(read_all(each).split(maxsplit=2)[1] for each in opened[10:])
+    assert statuses == {b"200": 990}
+    assert router.ask("statistics")["held_bytes"] == 0
+    assert router.statistics("blue")["queued"] == 0
 
 
 def test_statistics_count_by_deployment(router: RouterProcess) -> None:

@@ -379,6 +379,59 @@ def test_it_scales_to_zero_and_a_request_wakes_it(sample: Sample) -> None:
     assert sample.ask()[:2] == (200, _ANSWER)
 
 
+_SLOW_START = """
+import os
+import time
+def init():
+    with open(os.environ["STARTS"], "a") as file:
+        file.write(f"{os.getppid()}\\n")
+    while not os.path.exists(os.environ["GO"]):
+        time.sleep(0.05)
+def run(raw_data):
+    return "answered"
+"""
+
+
+def test_a_kill_of_what_starts_loses_no_request_that_waits_for_it(
+    sample: Sample, tmp_path: Path
+) -> None:
+    starts, go = tmp_path / "starts", tmp_path / "go"
+    go.touch()
+    sample.deploy(
+        "blue",
+        script=_SLOW_START,
+        environment_variables={"STARTS": str(starts), "GO": str(go)},
+        scale_settings={"type": "target_utilization", "min_instances": 0, "max_instances": 1},
+        torchyard={"scale_to_zero_after_s": 1},
+    )
+    sample.traffic("blue=100")
+    wait_until(lambda: not sample.show("blue")["instances"], 60, "it sleeps")
+    go.unlink()
+    starts.write_text("")
+    with ThreadPoolExecutor(30) as pool:
+        answers = [pool.submit(sample.ask) for _ in range(30)]
+        # The server, then the supervisor that started the next one.
+        for count, ancestors in ((1, 0), (2, 1)):
+            wait_until(partial(_has_started, starts, count), 60, "it starts")
+            pid = _starts(starts)[-1]
+            for _ in range(ancestors):
+                pid = parent_of(pid)
+            os.kill(pid, signal.SIGKILL)
+        wait_until(partial(_has_started, starts, 3), 60, "it starts again")
+        assert not any(each.done() for each in answers)
+        go.touch()
+        assert [each.result()[:2] for each in answers] == [(200, "answered")] * 30
+
+
+def _has_started(file: Path, count: int) -> bool:
+    return len(_starts(file)) == count
+
+
+def _starts(file: Path) -> list[int]:
+    """The servers whose scripts began to load."""
+    return [int(line) for line in file.read_text().splitlines()]
+
+
 def test_the_column_that_has_drifted_is_named(yard: Yard, sample: Sample) -> None:
     collections = {name: {"enabled": "true"} for name in ("model_inputs", "model_outputs")}
     sample.deploy("blue", data_collector={"sampling_rate": 1.0, "collections": collections})

@@ -241,6 +241,28 @@ def test_more_requests_at_once_than_processes_are_told(
     assert all(f"WORKER_COUNT: {requests}" in notice for notice in notices)
 
 
+@pytest.mark.parametrize(
+    ("variables", "settings", "at_once"),
+    [
+        ({}, {}, 1),
+        ({"WORKER_COUNT": "4"}, {}, 4),
+        ({"WORKER_COUNT": "4"}, {"request_timeout_ms": 9}, 4),
+        ({"WORKER_COUNT": "4"}, {"max_concurrent_requests_per_instance": 1}, 1),
+        ({"WORKER_COUNT": "many"}, {}, 1),
+        ({"WORKER_COUNT": "0"}, {}, 1),
+        ({"WORKER_COUNT": "99999"}, {}, 10_000),
+        ({"WORKER_COUNT": "9" * 5000}, {}, 1),
+    ],
+)
+def test_an_instance_gets_as_many_requests_as_it_has_processes(
+    variables: dict[str, str], settings: dict[str, int], at_once: int
+) -> None:
+    document = {**BLUE, "environment_variables": variables, "request_settings": settings}
+    requests = deployment_spec.read(document).request_settings
+    assert requests.max_concurrent_requests_per_instance == at_once
+    assert requests.request_timeout_ms == settings.get("request_timeout_ms", 5000)
+
+
 def test_an_image_that_would_start_its_own_server_is_refused_by_name() -> None:
     environment = {"image": "docker.io/tensorflow/serving:latest", "inference_config": ROUTES}
     error = refused({**BLUE, "environment": environment})

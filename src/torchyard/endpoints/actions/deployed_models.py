@@ -21,8 +21,14 @@ from torchyard.base import refs
 from torchyard.base.blobs import SNAPSHOT_PREFIX, Blobs
 from torchyard.base.errors import InvalidSpec, NotFound, TorchyardError
 from torchyard.data.datastores import Datastores
+from torchyard.endpoints.actions import safe_models
 from torchyard.endpoints.running import instance_jobs
-from torchyard.endpoints.spec.deployment_spec import MLFLOW, AnyDeploymentSpec, ModelReference
+from torchyard.endpoints.spec.deployment_spec import (
+    MLFLOW,
+    AnyDeploymentSpec,
+    DeploymentSpec,
+    ModelReference,
+)
 from torchyard.jobs.files import model_sources
 from torchyard.jobs.requests import submission
 from torchyard.jobs.services import FileServices, Services
@@ -88,7 +94,11 @@ def pin(
         variables = {**dict(checked.environment.job_variables), **spec.environment_variables}
         pinned["environment_variables"] = variables
     if model is not None:
-        model = replace(model, path=checked.paths["model"])
+        is_found = isinstance(spec, DeploymentSpec) and spec.code is None
+        side_by_side = 0
+        if is_found:
+            side_by_side = safe_models.processes(model.type, model_files, checked.environment)
+        model = replace(model, path=checked.paths["model"], processes=side_by_side)
         pinned["model"] = {key: value for key, value in vars(model).items() if value}
     return Pinned(pinned, checked.notices)
 

@@ -78,6 +78,8 @@ class OnlineDeployments(DeploymentKind[Endpoint, Deployment]):
             with services.db.read() as connection:
                 self.owner_after(connection, old, pinned.document, identity, takes_over)
         collected_data.register(services, endpoint, collected, identity.user)
+        if "model" in pinned.document:  # what was found of it
+            spec = deployment_spec.read({**document, "model": pinned.document["model"]})
         return replace(pinned, notices=(*spec.notices, *pinned.notices))
 
     def endpoint_to_change(self, connection: Connection, workspace: str, name: str) -> Endpoint:

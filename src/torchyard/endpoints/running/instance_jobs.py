@@ -10,6 +10,7 @@ ends.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 from typing import Any
@@ -18,7 +19,7 @@ from torchyard.base.db import Database
 from torchyard.base.errors import Conflict
 from torchyard.endpoints.records.types import Deployment, Instance
 from torchyard.endpoints.running import collection, environments, programs
-from torchyard.endpoints.spec.deployment_spec import DeploymentSpec
+from torchyard.endpoints.spec.deployment_spec import WORKERS, DeploymentSpec
 from torchyard.jobs import actions as jobs
 from torchyard.jobs.records.types import Job
 from torchyard.jobs.requests import submission
@@ -75,6 +76,7 @@ def document_of(
         "environment": environment,
         "environment_variables": {
             **variables,
+            **_side_by_side(spec),
             **collection.variables(services, deployment, spec),
             **spec.environment_variables,
         },
@@ -88,6 +90,16 @@ def document_of(
     if spec.own_settings.cluster:
         document["compute"] = spec.own_settings.cluster
     return document
+
+
+def _side_by_side(spec: DeploymentSpec) -> dict[str, str]:
+    """Variables of an instance whose model was found to be safe for several processes."""
+    processes = 0 if spec.model is None else spec.model.processes
+    if processes < 2 or WORKERS in spec.environment_variables:
+        return {}
+    # Together they have as many threads as one would have.
+    threads = max(1, len(os.sched_getaffinity(0)) // processes)
+    return {WORKERS: str(processes), "OMP_NUM_THREADS": str(threads)}
 
 
 def command_of(has_model: bool) -> str:

@@ -21,6 +21,7 @@ from torchyard.endpoints.spec.data_collection import CollectorSettings, DataColl
 from torchyard.endpoints.spec.endpoint_spec import READ_ONLY, check_name
 from torchyard.endpoints.spec.inference_config import InferenceConfig
 from torchyard.endpoints.spec.settings import (
+    MOST_AT_ONCE,
     OwnSettings,
     Probe,
     RequestSettings,
@@ -54,7 +55,9 @@ class ModelReference:
     """`path` is `azureml:<name>:<version>`, `snapshot:<id>` or what a model's path may name.
 
     `folder` is the model's own folder below AZUREML_MODEL_DIR, empty where its files are directly
-    in it. `is_file` says that it is one file.
+    in it. `is_file` says that it is one file. `processes` is how many predict side by side in an
+    instance where nothing else is said: more than one for a model of which it is known that its
+    predictions leave it as it is, 0 for any other.
     """
 
     path: str
@@ -64,6 +67,7 @@ class ModelReference:
     description: str = ""
     folder: str = ""
     is_file: bool = False
+    processes: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,9 @@ class ModelFile(Document):
     description: str = declared("", "of the name", Text())
     folder: str = declared("", "its folder below `AZUREML_MODEL_DIR`; the client writes it", Text())
     is_file: bool = declared(False, "it is one file; the server writes it", Truth())
+    processes: int = declared(
+        0, "that predict side by side in an instance; the server writes it", Whole(0, 1000)
+    )
 
     @rule("path")
     def _path(self) -> None:
@@ -285,6 +292,22 @@ class OnlineDeploymentFile(DeploymentFile):
         settings.refuse_unknown_texts(self.properties, "properties")
 
     @property
+    def processes(self) -> int:
+        """How many answer requests in an instance; 0 where what is written says nothing."""
+        written = self.environment_variables.get(WORKERS)
+        if written:
+            return int(written) if written.isdecimal() and len(written) < 6 else 0
+        return max(1, self.model.processes if self.model is not None else 1)
+
+    @property
+    def requests(self) -> RequestSettings:
+        """With as many requests at once as there are processes, if nothing is said of them."""
+        at_once = "max_concurrent_requests_per_instance"
+        if at_once in self.request_settings.model_fields_set or self.processes < 2:
+            return self.request_settings
+        return self.request_settings.model_copy(update={at_once: min(self.processes, MOST_AT_ONCE)})
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """What has no effect here."""
         notices = []
@@ -298,11 +321,11 @@ class OnlineDeploymentFile(DeploymentFile):
                 "get-logs`"
             )
         requests = self.request_settings.max_concurrent_requests_per_instance
-        processes = self.environment_variables.get(WORKERS) or "1"
-        if processes.isdecimal() and requests > int(processes):
+        processes = self.processes
+        if processes and requests > processes:
             notices.append(
                 f"an instance gets {requests} requests at once and has "
-                f"{processes} {plural('process', int(processes))} to serve them: the others wait "
+                f"{processes} {plural('process', processes)} to serve them: the others wait "
                 f"in it. Write `environment_variables: {{{WORKERS}: {requests}}}`, or lower "
                 "`max_concurrent_requests_per_instance`"
             )
@@ -322,7 +345,7 @@ def read(document: Any) -> DeploymentSpec:
         **file.of_any,
         instance_type=file.instance_type,
         instance_count=file.instance_count,
-        request_settings=file.request_settings,
+        request_settings=file.requests,
         liveness_probe=file.liveness_probe,
         readiness_probe=file.readiness_probe,
         scale_settings=file.scale_settings,

@@ -20,12 +20,16 @@ from torchyard.base.fields import unknown_key
 
 _DAY_S = 86_400
 _MOST_INSTANCES = 1000
+MOST_AT_ONCE = 10_000
+"""Requests in an instance."""
 _PREFIX = "torchyard."
 
 
 class RequestSettings(Document):
     request_timeout_ms: int = declared(5000, "up to 180,000", Whole(1, 180_000))
-    max_concurrent_requests_per_instance: int = declared(1, check=Whole(1, 10_000))
+    max_concurrent_requests_per_instance: int = declared(
+        1, "where nothing is written, one for each process of an instance", Whole(1, MOST_AT_ONCE)
+    )
     max_queue_wait_ms: int = declared(500, check=Whole(0, 3_600_000))
 
 

@@ -69,8 +69,12 @@ class OnnxModel:
     def __init__(self, path: str) -> None:
         import onnxruntime
 
+        options = onnxruntime.SessionOptions()
+        if os.environ.get("WORKER_COUNT", "1") != "1":
+            # Threads that spin while they wait take the cores from the processes beside this one.
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.session = onnxruntime.InferenceSession(
-            path, providers=onnxruntime.get_available_providers()
+            path, options, providers=onnxruntime.get_available_providers()
         )
         self.types = {each.name: self.type_of(each.type) for each in self.session.get_inputs()}
         self.outputs = [each.name for each in self.session.get_outputs()]
