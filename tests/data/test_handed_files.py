@@ -25,6 +25,7 @@ from torchyard.base.files import OpenFile
 from torchyard.base.http import Transport
 from torchyard.client import handing
 from torchyard.data import handed_files
+from torchyard.jobs.http import bundle_routes
 from torchyard.shared import descriptors, unix_sockets
 
 __all__ = ["server", "shared_server"]  # fixtures
@@ -255,22 +256,134 @@ def test_a_file_that_changes_meanwhile_is_refused(
     assert blobs_of(server) == []
 
 
-def test_a_disk_that_fills_meanwhile_is_told_and_keeps_nothing(
+def test_where_a_handed_file_finds_no_space_the_hash_shows_what_is_there(
     server: ServedWorkspace, client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handed_files, "_PIECE_BYTES", 1 << 20)
-    original = os.copy_file_range
+    client.data.create({"name": "train", "path": str(folder)})
+    os.utime(folder / "large.bin", (1, 1))  # the same bytes, which are read anew
+    kept = blobs_of(server)
 
     def fill(*args: Any) -> int:
-        if args[3]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return original(*args)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "copy_file_range", fill)
-    with pytest.raises(TorchyardError) as raised:
-        client.data.create({"name": "train", "path": str(folder)})
-    assert raised.value.code == "disk_full"
-    assert blobs_of(server) == []
+    server.requests.clear()
+    assert client.data.create({"name": "train", "path": str(folder)}).version == "2"
+    assert not [path for method, path in server.requests if method == "PUT" and "blobs" in path]
+    assert blobs_of(server) == kept
+
+
+def test_a_file_that_can_not_be_stored_so_is_sent(
+    server: ServedWorkspace, client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy(*_: Any) -> int:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+    monkeypatch.setattr(Arriving, "copy", copy)
+    client.data.create({"name": "train", "path": str(folder)})
+    assert any(method == "PUT" and "blobs" in path for method, path in server.requests)
+
+
+@pytest.mark.parametrize("way", ["absent", "says 0", "clones"])
+def test_bytes_are_the_same_whichever_way_the_kernel_copies(
+    server: ServedWorkspace, client: Client, folder: Path, tmp_path: Path, way: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    original = os.copy_file_range
+    if way == "absent":
+        monkeypatch.delattr(os, "copy_file_range")
+    elif way == "says 0":
+        monkeypatch.setattr(os, "copy_file_range", lambda *_: 0)
+    else:
+        monkeypatch.setattr(
+            descriptors, "clone", lambda source, target: bool(original(source, target, 1 << 30))
+        )
+    client.data.create({"name": "train", "path": str(folder)})
+    client.data.download("train", "1", tmp_path / "back")
+    assert (tmp_path / "back" / "large.bin").read_bytes() == (folder / "large.bin").read_bytes()
+
+
+def test_a_clone_is_hashed_piece_by_piece(
+    server: ServedWorkspace, client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, pieces = os.copy_file_range, []
+    monkeypatch.setattr(handed_files, "_PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(
+        descriptors, "clone", lambda source, target: bool(original(source, target, 1 << 30))
+    )
+    hash = Arriving.hash
+
+    def hash_piece(arriving: Arriving, end: int) -> None:
+        pieces.append(end - arriving.hashed_bytes)
+        hash(arriving, end)
+
+    monkeypatch.setattr(Arriving, "hash", hash_piece)
+    client.data.create({"name": "train", "path": str(folder)})
+    assert max(pieces) == 1 << 20 and sum(pieces) == (folder / "large.bin").stat().st_size
+
+
+def test_a_file_that_shrinks_before_it_is_cloned_is_fetched_again(
+    server: ServedWorkspace, client: Client, folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    client.data.create({"name": "train", "path": str(folder)})
+    original = os.copy_file_range
+    monkeypatch.setattr(
+        descriptors, "clone", lambda source, target: bool(original(source, target, 10))
+    )
+    client.data.download("train", "1", tmp_path / "back")
+    assert (tmp_path / "back" / "large.bin").read_bytes() == (folder / "large.bin").read_bytes()
+
+
+def test_a_disk_without_hard_links_gets_copies(
+    server: ServedWorkspace, client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    assert client.data.create({"name": "train", "path": str(folder)}).version == "1"
+
+
+def test_the_socket_outlives_a_moment_without_descriptors(
+    server: ServedWorkspace, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, failed = socket.socket.accept, []
+
+    def accept(listener: socket.socket) -> Any:
+        if threading.current_thread().name == "handover" and not failed:
+            failed.append(True)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return original(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    for _ in range(2):  # the first one ends the call that already waits
+        with connected(path) as (_, ticket):
+            assert len(ticket) == descriptors.TICKET_CHARACTERS
+    assert failed
+
+
+def test_one_folder_of_many_names_is_open_once_at_a_time(
+    server: ServedWorkspace, client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.data.create({"name": "train-of-a-long", "path": str(folder)})
+    names = [
+        "".join(f"%{ord(each):02X}" if number >> place & 1 else each
+                for place, each in enumerate("train-of-a-long"))
+        for number in range(200)
+    ]  # fmt: skip
+    counts, content = [], bundle_routes._content
+
+    def counted(file: Any) -> Any:
+        counts.append(len(os.listdir("/proc/self/fd")))
+        return content(file)
+
+    monkeypatch.setattr(bundle_routes, "_content", counted)
+    sources = [f"data/{name}/versions/1/files/small.txt" for name in names]
+    body = {"sources": sources}
+    with client.transport.stream(f"/v1/workspaces/{server.name}/bundle", body=body) as answer:
+        answer.read()
+    assert len(counts) == len(names) and max(counts) - min(counts) < 20
 
 
 def test_the_token_of_any_request_is_demanded(
@@ -310,7 +423,7 @@ def test_a_file_that_is_not_there_is_not_handed_out(
     with connected(path) as (_, ticket), pytest.raises(TorchyardError) as raised:
         client.transport.post(
             f"/v1/workspaces/{server.name}/bundle/handed",
-            {"ticket": ticket, "sources": ["data/train/versions/1/files/absent"]},
+            {"ticket": ticket, "source": "data/train/versions/1/files/absent"},
         )
     assert raised.value.code == "not_found"
 

@@ -102,7 +102,7 @@ def download_all(
 ) -> list[Path]:
     """Download all of `files`, over several connections; returns the files in their order.
 
-    Many small ones come in bundles, a request a thousand.
+    Many small ones come in bundles, a request for 500.
 
     Args:
         timeout_s: how long it may take; None for as long as it takes.

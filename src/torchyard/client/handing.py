@@ -20,7 +20,8 @@ from torchyard.base.http import Transport
 _CONNECT_LIMIT_S = 5.0
 _PIECE_BYTES = 16 << 20
 # What the server says of a file that it does not take so, or of a request that it does not know.
-_OTHERWISE = ("not_handed", "not_found", "method_not_allowed")
+# A full disk may have the file already, which its hash would show.
+_OTHERWISE = ("not_handed", "not_found", "method_not_allowed", "disk_full")
 
 Add = Callable[[int], None]
 """Called with the number of bytes that came since."""
@@ -79,7 +80,7 @@ def fetch(transport: Transport, bundle: str, source: str, target: str, add: Add)
 
         connection, ticket = handed
         try:
-            transport.post(f"{bundle}/handed", {"ticket": ticket, "sources": [source]})
+            transport.post(f"{bundle}/handed", {"ticket": ticket, "source": source})
             descriptor = descriptors.receive(connection)
         except (TorchyardError, descriptors.NotHanded):
             return False  # the request for its bytes says what is wrong
@@ -95,7 +96,9 @@ def _copy(source: int, target: int, add: Add) -> bool:
 
     size_bytes = os.fstat(source).st_size
     if descriptors.clone(source, target):
-        # It may have grown since.
+        # It may have another size since.
+        if os.fstat(target).st_size < size_bytes:
+            return False
         os.ftruncate(target, size_bytes)
         add(size_bytes)
         return True

@@ -124,8 +124,10 @@ def linking(folder: Path) -> Iterator[Callable[[str, Path], Entry]]:
     links = beneath.Links(root, os.stat(root).st_mode & 0o777)
 
     def link(path: str, source: Path) -> Entry:
-        with _translated(path):
+        try:
             return _entry(links.add(path, str(source)), path)
+        except beneath.LeadsOut as error:
+            raise _link_refused(path) from error
 
     try:
         yield link

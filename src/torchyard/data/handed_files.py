@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import AsyncIterator
@@ -17,12 +18,13 @@ from typing import Any
 
 from torchyard.base import disk
 from torchyard.base.blobs import Blobs
-from torchyard.base.bodies.handover import in_handover_thread
+from torchyard.base.bodies.handover import in_handover_thread, not_handed
 from torchyard.base.errors import Conflict, TorchyardError
 from torchyard.base.files import OpenFile
 
 _PIECE_BYTES = 32 << 20
 _SAID_EVERY_S = 0.5
+_log = logging.getLogger(__name__)
 
 
 async def stored(blobs: Blobs, source: OpenFile) -> AsyncIterator[bytes]:
@@ -35,7 +37,8 @@ async def stored(blobs: Blobs, source: OpenFile) -> AsyncIterator[bytes]:
     except (TorchyardError, OSError) as error:
         refusal = error if isinstance(error, TorchyardError) else disk.meaning(error)
         if refusal is None:
-            raise
+            _log.warning("a file that was handed over can't be stored", exc_info=error)
+            refusal = not_handed(str(error))
         yield _line({**refusal.to_json(), "status": refusal.http_status})
 
 
@@ -46,14 +49,15 @@ async def _store(blobs: Blobs, source: OpenFile) -> AsyncIterator[dict[str, Any]
     with blobs.arriving() as arriving:
         await in_handover_thread(arriving.clone, source, size_bytes)
         while True:
-            end = arriving.copied_bytes
-            piece_bytes = min(_PIECE_BYTES, size_bytes - end)
+            copied = arriving.copied_bytes
+            piece_bytes = min(_PIECE_BYTES, size_bytes - copied)
+            end = min(copied, arriving.hashed_bytes + _PIECE_BYTES)
             # Those that were written by now are hashed while the next are copied.
             await asyncio.gather(
                 in_handover_thread(arriving.copy, source, piece_bytes),
                 in_handover_thread(arriving.hash, end),
             )
-            if arriving.copied_bytes == end == arriving.hashed_bytes:
+            if arriving.copied_bytes == copied == arriving.hashed_bytes:
                 break
             if time.monotonic() - said_at_s >= _SAID_EVERY_S:
                 said_at_s = time.monotonic()

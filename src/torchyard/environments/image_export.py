@@ -129,13 +129,22 @@ def layer(
         if name not in _layers(built):
             raise NotFound(f"an image of it has no layer `{name[:80]}`")
         if name == _PACKAGES:
-            environments.compiler.finish(spec.hash)
+            _wait_for_modules(environments, spec.hash)
         entries = list(_entries(built, name))
     except BaseException:
         keeper.close()
         raise
     size_bytes = sum(entry.size_bytes for entry in entries)
     return LayerStream(size_bytes, _close_after(keeper, layer_tar.stream(entries)))
+
+
+def _wait_for_modules(environments: Environments, hash: str) -> None:
+    """
+    Raises:
+        ServerBusy: they are being compiled; the client asks again.
+    """
+    if not environments.compiler.is_ready(hash, _COMPILING_S):
+        raise ServerBusy("the modules of the environment are being compiled", "it goes on by itself")
 
 
 def _close_after(keeper: IO[bytes], blocks: Iterator[bytes]) -> Generator[bytes, None, None]:

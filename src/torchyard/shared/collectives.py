@@ -182,9 +182,9 @@ def _other_number_of_groups(ranks: Sequence[RankCalls]) -> Finding | None:
     if 2 * count <= len(ranks):
         return None
     sentence = (
-        f"{_ranks([rank for rank, _ in odd])} called new_group {_times(other - 1)}, the last time "
-        f"where it stands{_at(odd[0][1])}, the others {_times(usual - 1)}: all ranks call it for "
-        "each group, also those that are not in it"
+        f"{_ranks([rank for rank, _ in odd])} called new_group {_times(other - 1)}"
+        f"{_at(odd[0][1])}, the others {_times(usual - 1)}: all ranks must call it for each group, "
+        "also those that are not in it"
     )
     return Finding(sentence, tuple(rank for rank, _ in odd), "new_group", odd[0][1], True)
 

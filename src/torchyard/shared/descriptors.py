@@ -1,8 +1,7 @@
 """Open files handed from one program of this machine to another, over a Unix socket.
 
 Owns: which of the descriptors that arrive are believed, copying between two files.
-Leaves: the form of a message to runner_messages.py, the server's end of the socket to
-base/bodies/handover.py, a command's to client/handing.py.
+Leaves: the server's end of the socket to base/bodies/handover.py, a command's to client/handing.py.
 Always: of a descriptor that arrived nothing is asked but what the kernel knows by itself, until it
 is known to be a regular file on a disk of this machine: a file system that a program or another
 machine serves may never answer.
@@ -12,26 +11,27 @@ Source: unix(7), SCM_RIGHTS; proc_pid_fdinfo(5); ioctl_ficlone(2).
 
 from __future__ import annotations
 
+import array
 import errno
 import fcntl
 import os
 import socket
 import stat
 import struct
+import threading
+from collections.abc import Iterable
 from pathlib import Path
-
-from torchyard.shared import runner_messages
-from torchyard.shared.runner_messages import BadMessage
 
 TICKET_CHARACTERS = 32
 """How the server names a connection, in the first bytes that it sends there."""
 _ANSWER_LIMIT_S = 10.0
+_MESSAGE = b"f"
 _DISKS = frozenset(
     ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs")
 )
 _O_PATH = getattr(os, "O_PATH", 0)
 _CLONE = 0x40049409  # FICLONE
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES, _PIECE_BYTES = 1 << 20, 1 << 30
 _NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 
 
@@ -52,7 +52,7 @@ def send(connection: socket.socket, descriptor: int) -> None:
         OSError: nobody takes it.
     """
     connection.settimeout(_ANSWER_LIMIT_S)
-    runner_messages.send(connection, {}, [descriptor])
+    socket.send_fds(connection, [_MESSAGE], [descriptor])
 
 
 def receive(connection: socket.socket) -> int:
@@ -63,18 +63,32 @@ def receive(connection: socket.socket) -> int:
     """
     connection.settimeout(_ANSWER_LIMIT_S)
     try:
-        _, received = runner_messages.receive(connection)
-    except (OSError, BadMessage) as error:
+        # Not `recv_fds`, which leaves them to programs that are started meanwhile.
+        _, ancillary, flags, _ = connection.recvmsg(
+            len(_MESSAGE), socket.CMSG_SPACE(struct.calcsize("i")), socket.MSG_CMSG_CLOEXEC
+        )
+    except OSError as error:
         raise NotHanded(f"no descriptor came ({error})") from error
+    received = array.array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            received.frombytes(content[: len(content) - len(content) % received.itemsize])
     try:
-        if len(received) != 1:
+        if len(received) != 1 or flags & socket.MSG_CTRUNC:
             raise NotHanded("no descriptor came")
         _check(received[0])
-    except BaseException:
-        for descriptor in received:
-            os.close(descriptor)
+    except BaseException as error:
+        # To close one of a file system that a program serves may wait for that program.
+        threading.Thread(target=_close, args=(received,), daemon=True).start()
+        if isinstance(error, (OSError, ValueError)):
+            raise NotHanded(f"the descriptor can't be looked at ({error})") from error
         raise
     return received[0]
+
+
+def _close(received: Iterable[int]) -> None:
+    for descriptor in received:
+        os.close(descriptor)
 
 
 def _check(descriptor: int) -> None:
@@ -96,7 +110,7 @@ def _check(descriptor: int) -> None:
 
 def _mounted_kind(mount_id: str) -> str:
     """The file system of a mount; empty for one that this process does not see, as a pipe's."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
         mount, _, kind = line.partition(" - ")
         if mount_id and mount.partition(" ")[0] == mount_id:
             return kind.partition(" ")[0]
@@ -120,10 +134,26 @@ def copy_range(source: int, target: int, offset: int, size_bytes: int) -> int:
     Raises:
         OSError: as of reading and writing.
     """
-    try:
-        return os.copy_file_range(source, target, size_bytes, offset, offset)
-    except OSError as error:
-        if error.errno not in _NO_RANGES:
-            raise
+    # Pythons that were built for an old C library lack it, such as uv's and conda's.
+    if hasattr(os, "copy_file_range"):
+        try:
+            count = os.copy_file_range(source, target, size_bytes, offset, offset)
+        except OSError as error:
+            if error.errno not in _NO_RANGES:
+                raise
+            count = 0
+        if count:  # some file systems say 0 before the end
+            return count
     block = os.pread(source, min(size_bytes, _BLOCK_BYTES), offset)
     return os.pwrite(target, block, offset) if block else 0
+
+
+def copy_all(source: int, target: int) -> None:
+    """Copy a file from its beginning to its end, into an empty one.
+
+    Raises:
+        OSError: as of reading and writing.
+    """
+    offset = 0
+    while count := copy_range(source, target, offset, _PIECE_BYTES):
+        offset += count

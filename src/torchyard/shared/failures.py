@@ -8,6 +8,7 @@ Always: a message names the thing, the hint gives the next step; both without a 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ WAITED_IN_VAIN = (PEER_LOST, *_TIMEOUTS, RENDEZVOUS_FAILED)
 """Failures of a rank that waits for one that does not come."""
 
 _TERMINATED = "terminated"
+_PLACE = re.compile(r" \([^()]{1,400} line \d{1,9}[^()]{0,200}\)\Z")
 # In this time a launcher that terminates its ranks lets the failed one end, too.
 _LAUNCHER_S = 5.0
 _EARLY_EXIT_HINT = (
@@ -69,11 +71,11 @@ def with_early_exit(failure: Failure, early: Mapping[str, Any]) -> Failure:
     why = f", after {early['error']}" if early.get("error") else ""
     # What the other one says of a lost connection would only lead astray.
     waited, _, said = failure.message.partition(": ")
-    place = said[said.rfind(" (") :] if said.endswith(")") else ""
+    place = _PLACE.search(said)
     message = (
         f"rank {early['rank']} on node {early['node']} exited with code {early['exit_code']} at "
         f"{str(early['at'])[11:19]} UTC{early.get('where') or ''}{why}, while other ranks still "
-        f"waited for it: {waited}{place}"
+        f"waited for it: {waited}{place[0] if place else ''}"
     )
     details = {**failure.details, "early_exit": dict(early), "ended": failure.message}
     return Failure(failure.code, message, _EARLY_EXIT_HINT, failure.exit_code, details)

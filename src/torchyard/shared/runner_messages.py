@@ -1,8 +1,7 @@
 """Messages between the server and the runner: one JSON object each way, and open files.
 
 Owns: the frame, its limits, passing descriptors, one request and its answer.
-Leaves: what a request means to runner/, asking to executors/runner_client.py; files that commands
-hand over in such messages to descriptors.py.
+Leaves: what a request means to runner/, asking to executors/runner_client.py.
 Always: a message that is too long, torn or no object is refused, and what it carried is closed.
 
 Source: unix(7), SCM_RIGHTS.

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from torchyard.worker.diagnosis import silent_faults
-from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.context import DiagnosisContext, DoneWork
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.system.memory_kills import MemoryKills
 
 
 def told(
-    folder: Path, *logs: str, command: str = "python train.py", has_logged: bool = False,
-    has_gpus: bool = False, is_whole: bool = True, first: int = 0, alone: Sequence[int] = (),
-    lost_figures: Mapping[str, tuple[dict[str, Any], int]] = MappingProxyType({}),
-) -> list[str]:  # fmt: skip
+    folder: Path,
+    *logs: str,
+    command: str = "python train.py",
+    first: int = 0,
+    alone: Sequence[int] = (),
+    **work: Any,
+) -> list[str]:
     ranks = []
     context = DiagnosisContext(0, True, folder / "work", folder, MemoryKills())
     for number, text in enumerate(logs):
@@ -29,17 +31,7 @@ def told(
         records.mkdir(exist_ok=True)
         (records / "7.left").write_text(f"{number} 1 {'alone' if number in alone else ''}")
         ranks.append(Rank(first + number, number, log, log.name))
-    return list(
-        silent_faults.notices(
-            ranks,
-            context,
-            command=command,
-            is_whole=is_whole,
-            has_logged=has_logged,
-            lost_figures=lost_figures,
-            has_gpus=has_gpus,
-        )
-    )
+    return list(silent_faults.notices(ranks, context, DoneWork(command, **work)))
 
 
 @pytest.mark.parametrize(("count", "is_told"), [(2, False), (3, True)])
@@ -112,8 +104,10 @@ TypeError: Object of type int64 is not JSON serializable
         ("test error 0.25\nWARNING: 3 workers\nERROR rate 0.1\n" * 9, ""),
         ("overflow, skipping the step, scale 2.0\n" * 4, ", and so 4 times"),
         ("skipping the header\n" * 4 + STEPS * 4, ""),
-        ("epoch 1: 0 batches\nepoch 2: 0 batches\n", "nothing to work on: `epoch 2: 0 batches`"),
+        ("epoch 1: 0 batches\nepoch 2: 0 batches\n", "or steps are empty: `epoch 2: 0 batches`"),
         ("0 files of 3 are new\n3 files read\n", ""),
+        ("epoch 1: 0 samples skipped\nepoch 2: 0 samples skipped\n", ""),
+        ("0 rows dropped\n" * 3, ""),
         ("".join(f"loss {2.0**step}\n" for step in range(12)), "`loss` grew from 1.0 to 2048.0"),
         ("".join(f"loss {2.0**-step}\n" for step in range(12)), ""),
     ],

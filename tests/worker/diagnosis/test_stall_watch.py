@@ -119,6 +119,17 @@ def test_a_function_that_never_ends_is_reported_after_a_longer_time(
     assert site.kinds() == ["ranks_stand", "ranks_go_on"]
 
 
+def test_a_rank_that_comes_to_wait_for_a_reported_one_is_reported_anew(site: Site) -> None:
+    call = {"number": 1, "name": "gloo:barrier", "done": True}
+    site.calls = [{"rank": "0", "groups": [{"name": "0", "calls": [call]}]}]
+    site.run(100, computes=True, prints_every_s=5)
+    site.run(400, computes=True)
+    assert site.kinds() == ["ranks_stand"]
+    site.calls = [{"rank": "0", "groups": [{"name": "0", "calls": [{**call, "number": 2}]}]}]
+    site.run(400, computes=True)
+    assert site.kinds() == ["ranks_stand", "ranks_go_on", "ranks_stand"]
+
+
 def test_a_rank_that_answers_nothing_while_it_computes_is_reported_sooner(site: Site) -> None:
     site.run(100, computes=True, prints_every_s=5)
     site.calls = [{"rank": "0", "groups": []}]

@@ -29,6 +29,7 @@ in_handover_thread = Threads("handover", 4).run
 NOT_HANDED = "not_handed"
 """The code of a refusal after which the same file may be sent in a request."""
 _MOST_CONNECTIONS = 64
+_PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +41,7 @@ class Handover:
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._path: Path | None = None
+        self._is_closed = threading.Event()
 
     def listen(self, path: Path) -> None:
         """Let programs of the server's own user connect at `path`.
@@ -52,6 +54,7 @@ class Handover:
             _log.info("no socket for files at `%s`: %s", path, error)
             return
         self._listener, self._path = listener, path
+        self._is_closed.clear()
         if listener is not None:
             threading.Thread(
                 target=self._accept, args=(listener,), name="handover", daemon=True
@@ -59,6 +62,7 @@ class Handover:
 
     def close(self) -> None:
         """Take and give no more files."""
+        self._is_closed.set()
         if self._listener is not None and self._path is not None:
             self._path.unlink(missing_ok=True)
             self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
@@ -77,7 +81,7 @@ class Handover:
         try:
             return OpenFile("handed", descriptors.receive(self._connection(ticket)))
         except descriptors.NotHanded as error:
-            raise _not_handed(str(error)) from error
+            raise not_handed(str(error)) from error
 
     def give(self, ticket: str, descriptor: int) -> None:
         """Hand a file out; the caller goes on to own its descriptor.
@@ -88,13 +92,13 @@ class Handover:
         try:
             descriptors.send(self._connection(ticket), descriptor)
         except OSError as error:
-            raise _not_handed(f"nobody takes it ({error})") from error
+            raise not_handed(f"nobody takes it ({error})") from error
 
     def _connection(self, ticket: str) -> socket.socket:
         with self._lock:
             connection = self._connections.get(ticket)
         if connection is None:
-            raise _not_handed("this server has no connection of that ticket")
+            raise not_handed("this server has no connection of that ticket")
         return connection
 
     def _accept(self, listener: socket.socket) -> None:
@@ -102,7 +106,9 @@ class Handover:
             try:
                 connection, _ = listener.accept()
             except OSError:
-                return  # it is closed
+                if self._is_closed.wait(_PAUSE_S):
+                    return
+                continue  # such as of too many open files
             ticket = secrets.token_hex(descriptors.TICKET_CHARACTERS // 2)
             try:
                 if descriptors.peer_user(connection) not in (os.geteuid(), 0):
@@ -136,7 +142,8 @@ def _is_over(connection: socket.socket) -> bool:
     return True
 
 
-def _not_handed(reason: str) -> InvalidInput:
+def not_handed(reason: str) -> InvalidInput:
+    """The refusal after which the file comes in a request."""
     return InvalidInput(
         f"the file was not handed over: {reason}", "send it in a request", code=NOT_HANDED
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_FOLDER = "sockets"
+_FOLDER, _OF_FILES = "sockets", "handover"
 
 
 def path(home: Path, attempt: str, service: str) -> Path:
@@ -20,4 +20,5 @@ def path(home: Path, attempt: str, service: str) -> Path:
 
 def of_files(home: Path, server_pid: int) -> Path:
     """The socket at which a server of this machine takes open files."""
-    return home / _FOLDER / f"files-{server_pid}"
+    # Whoever makes one removes those beside it at which nobody answers on this machine.
+    return home / _OF_FILES / f"{server_pid}"

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from torchyard.base.errors import InvalidInput, InvalidSpec, TorchyardError
 from torchyard.client.snapshots import snapshot
-from torchyard.client.snapshots.snapshot import Hand, Snapshot
+from torchyard.client.snapshots.snapshot import Hashing, Snapshot
 from torchyard.client.snapshots.walk import Found
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class LocalPath:
     outside: Mapping[str, str] = field(default_factory=dict)
     """Where those of the entries are that don't lie below `place`."""
 
-    def take(self, index_folder: Path | None, hand: Hand | None = None) -> Snapshot:
+    def take(self, index_folder: Path | None, hashing: Hashing | None = None) -> Snapshot:
         index = None if self.passing else index_folder
         with located(self.at):
-            return snapshot.take(self.place, self.entries, index, self.outside, hand)
+            return snapshot.take(self.place, self.entries, index, self.outside, hashing)
 
 
 @contextmanager

@@ -14,10 +14,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
+from threading import Event
 
 from torchyard.base.errors import InvalidInput
 from torchyard.client.snapshots import ignore_rules, index
@@ -97,13 +97,13 @@ def take(
     entries: list[Found],
     index_folder: Path | None = None,
     outside: Mapping[str, str] | None = None,
-    hand: Hand | None = None,
+    hashing: Hashing | None = None,
 ) -> Snapshot:
     """Snapshot the folder or file at `path`, of which `find` has just found `entries`.
 
     Args:
         index_folder: where to remember hashes between calls; None hashes everything.
-        hand: has a server of this machine store and hash large files.
+        hashing: what reads the files; the same for all that one command sends.
         outside: where those of the entries are that don't lie below `path`.
 
     Raises:
@@ -118,7 +118,7 @@ def take(
     now_ns = time.time_ns()
     hashes_by_look = remembered.by_look()
     believed_before = frozenset(hashes_by_look)
-    hashing, top = Hashing(hand), os.fspath(root)
+    hashing, top = hashing or Hashing(), os.fspath(root)
     unknown = [
         (outside.get(file[0]) or os.path.join(top, file[0]), file)
         for file in entries
@@ -157,12 +157,19 @@ def _manifest(entries: list[Found], hashes: list[str]) -> bytes:
 class Hashing:
     """Reads files once: keeps what is small and may be sent next, has large ones read beside each
     other.
+
+    Args:
+        hand: has a server of this machine store and hash large files.
+
+    Attributes:
+        is_stopped: the command ends without what is still being read.
     """
 
     def __init__(self, hand: Hand | None = None) -> None:
         self.kept: dict[str, bytes] = {}
         self._left_bytes = _KEPT_BYTES
         self._hand = hand
+        self.is_stopped = Event()
 
     def hash_all(self, files: Sequence[tuple[str, Found]]) -> dict[Found, str]:
         """The sha256 of each file, which is at a place as `walk` saw it."""
@@ -171,13 +178,17 @@ class Hashing:
         hashes = {file: self.hash(place, file) for place, file in small}
         if len(large) < 2:
             return hashes | {file: self.hash(place, file) for place, file in large}
+        from concurrent.futures import ThreadPoolExecutor  # Few commands have several large files.
+
         with ThreadPoolExecutor(min(len(large), os.cpu_count() or 1, _MOST_THREADS)) as threads:
             hashing = [(file, threads.submit(self.hash, place, file)) for place, file in large]
             try:
                 return hashes | {file: future.result() for file, future in hashing}
-            finally:
+            except BaseException:
+                self.is_stopped.set()
                 for _, future in hashing:
                     future.cancel()
+                raise
 
     def hash(self, place: str, file: Found) -> str:
         path, size, mtime_ns, *_ = file
@@ -211,11 +222,11 @@ class Hashing:
         digest = hashlib.sha256()
         size_bytes, chunk = 0, b""
         # One byte more: a small file that has grown since is told from one that has not.
-        while chunk := content.read(size + 1 if is_small else 1 << 20):
+        piece_bytes = size + 1 if is_small else 1 << 20
+        while not self.is_stopped.is_set() and (chunk := content.read(piece_bytes)):
             digest.update(chunk)
             size_bytes += len(chunk)
             if size_bytes == size:
                 break
-        return digest.hexdigest() if size_bytes == size else "", chunk if size == len(
-            chunk
-        ) else b""
+        is_whole = size_bytes == size
+        return digest.hexdigest() if is_whole else "", chunk if len(chunk) == size else b""

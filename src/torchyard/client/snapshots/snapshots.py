@@ -19,9 +19,13 @@ from torchyard.base.settings import Settings
 if TYPE_CHECKING:
     from torchyard.client.snapshots.job_files import JobFiles
     from torchyard.client.snapshots.local_paths import LocalPath
-    from torchyard.client.snapshots.snapshot import Hand, Snapshot
+    from torchyard.client.snapshots.snapshot import Hashing, Snapshot
     from torchyard.client.snapshots.upload import Progress
     from torchyard.client.snapshots.walk import Found, Limits
+
+
+class CommandStopped(Exception):
+    """Another file's error, or the user, ended what this file was read for."""
 
 
 class Snapshots:
@@ -49,14 +53,15 @@ class Snapshots:
         from torchyard.client.snapshots.walk import Limits
 
         entries = snapshot.find(path, Limits())
-        hand = self._hand(entries, progress)
-        return snapshot.take(path, entries, self._index_folder, hand=hand)
+        hashing = self._hashing(entries, progress)
+        return snapshot.take(path, entries, self._index_folder, hashing=hashing)
 
-    def _hand(self, entries: Iterable[Found], progress: Progress | None) -> Hand | None:
+    def _hashing(self, entries: Iterable[Found], progress: Progress | None) -> Hashing:
+        from torchyard.client.snapshots.snapshot import LARGE_BYTES, Hashing
+
         if not self._transport.files_socket:
-            return None
+            return Hashing()
         from torchyard.client import handing
-        from torchyard.client.snapshots.snapshot import LARGE_BYTES
 
         total_bytes = sum(entry[1] for entry in entries if entry[1] > LARGE_BYTES)
         sent_bytes = 0
@@ -64,6 +69,8 @@ class Snapshots:
 
         def add(piece_bytes: int) -> None:
             nonlocal sent_bytes
+            if hashing.is_stopped.is_set():
+                raise CommandStopped
             with lock:
                 sent_bytes += piece_bytes
                 if progress is not None:
@@ -78,7 +85,8 @@ class Snapshots:
                     "submit again when nothing writes to it",
                 ) from error
 
-        return hand
+        hashing = Hashing(hand)
+        return hashing
 
     def send(self, snapshot: Snapshot, progress: Progress | None = None) -> str:
         """Upload what the server lacks of `snapshot`; returns its id."""
@@ -100,8 +108,8 @@ class Snapshots:
         # Nodes of a pipeline share folders; `find` walks each of them once.
         shared = {(path.place, id(path.entries)): path for path in files.paths}
         entries = [entry for path in shared.values() for entry in path.entries]
-        hand = self._hand(entries, progress)
-        taken = {key: path.take(self._index_folder, hand) for key, path in shared.items()}
+        hashing = self._hashing(entries, progress)
+        taken = {key: path.take(self._index_folder, hashing) for key, path in shared.items()}
         sent: dict[bytes, str] = {}
 
         def sent_id(path: LocalPath) -> str:

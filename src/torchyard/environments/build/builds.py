@@ -221,12 +221,12 @@ class Builds:
             if spec.image is None:
                 uv.say("Its modules are compiled in the background: first imports may take longer")
         self._records.end_ready(spec, lock)
-        self._compiler.look()
+        self._compiler.wake()
 
     def _run_compiled(self, spec: EnvironmentSpec, **options: Any) -> Path:
         """As `run`, with all modules compiled: for an image, which can't be given them later."""
         folder = self.run(spec, **options)
-        self._compiler.finish(spec.hash)
+        self._compiler.finish(spec.hash, options["canceled"])
         return folder
 
     @contextmanager

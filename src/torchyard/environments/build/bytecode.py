@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from torchyard.environments.packages.uv import Uv
 _WITHOUT_HASHES = ("3.6",)
 _PYTHON = re.compile(r"python(3\.\d{1,3}t?)")
 _ASK = "import importlib.util as u, sys; print(sys.implementation.cache_tag, u.MAGIC_NUMBER.hex())"
-_ASK_S = 60.0
+_ASK_S, _LIBRARIES = 60.0, ("LD_LIBRARY_PATH",)
 _ANSWER = re.compile(r"([a-z]{1,20}-[0-9]{2,5}[a-z]{0,4}) ([0-9a-f]{4})[0-9a-f]{4}\n")
 
 
@@ -60,6 +61,9 @@ def find(folder: Path, store: Path, is_strangers: bool) -> Modules | None:
         is_strangers: whether others made the environment. Then a Python within it is not run by
             this user, and what it compiles is the environment's alone; one outside was found
             to be nobody's but root's or this user's when the environment was taken over.
+
+    Raises:
+        OSError: its Python can't be asked.
     """
     packages = next((folder / "lib").glob("python3*/site-packages"), None)
     match = _PYTHON.fullmatch(packages.parent.name) if packages is not None else None
@@ -68,10 +72,8 @@ def find(folder: Path, store: Path, is_strangers: bool) -> Modules | None:
     program = (folder / "bin" / "python").resolve()
     if is_strangers and program.is_relative_to(folder.resolve()):
         return Modules(packages, program, f"cpython-{match[1].replace('.', '')}", None)
-    answer = _ANSWER.fullmatch(_ask(program))
-    if answer is None:
-        return None
-    return Modules(packages, program, answer[1], store / f"{answer[1]}-{answer[2]}")
+    tag, magic = _ask(program)
+    return Modules(packages, program, tag, store / f"{tag}-{magic}")
 
 
 def compile_by_time(site_packages: Path, python: str, uv: Uv, working: Path) -> None:
@@ -101,9 +103,18 @@ def write(file: Path, request: dict[str, Any]) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _ask(program: Path) -> str:
-    """The tag and the magic number of a Python; empty where it can't be run."""
+def _ask(program: Path) -> tuple[str, str]:
+    """The tag and the magic number of a Python.
+
+    Raises:
+        OSError: it can't be run, or says something else.
+    """
+    words = [str(program), "-I", "-S", "-B", "-c", _ASK]
+    libraries = {name: os.environ[name] for name in _LIBRARIES if name in os.environ}
     try:
-        return leash.run([str(program), "-I", "-S", "-B", "-c", _ASK], _ASK_S, {}).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+        answer = _ANSWER.fullmatch(leash.run(words, _ASK_S, libraries).stdout)
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"`{program}` does not answer") from error
+    if answer is None:
+        raise OSError(f"`{program}` does not say which Python it is")
+    return answer[1], answer[2]

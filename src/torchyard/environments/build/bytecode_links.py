@@ -25,13 +25,16 @@ from pathlib import Path
 from typing import IO
 
 _COMPILED = "__pycache__"
-_HEAD = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,9})\n")
+_HEAD = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,9}) ([0-9a-f]{64})\n")
+_DRAFT = re.compile(r"\..{1,250}\.pyc\.\d{1,10}")
 _LONGEST_LINE = 4096
 # PEP 552: the flags of a module that is compared with its source by hash, always.
 _CHECKED = b"\x03\x00\x00\x00"
 _HEAD_BYTES = 16
-# A module is about as large as its source; what is much larger is left to the jobs that import it.
+# As bytecode_program.py, which can't be imported by the path of this file alone.
 _MOST_TIMES, _ALWAYS_BYTES, _MOST_BYTES = 16, 1 << 20, 64 << 20
+# These are of the disk; any other error is one file's alone.
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 # The file system has none left, or can't link here: then the environment gets a copy.
 _CANT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 
@@ -68,12 +71,13 @@ def main(arguments: list[str]) -> int:
     try:
         if verb == "list":
             json.dump(_link(request), sys.stdout)
+            sys.stdout.flush()
         else:
             _take(request, sys.stdin.buffer)
     except OSError as error:
-        if error.errno != errno.ENOENT:
-            print(f"{error.strerror} (os error {error.errno})", file=sys.stderr)
-            return error.errno or 1
+        # What can't be written now must not fail again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return error.errno or 1
     return 0
 
 
@@ -81,23 +85,49 @@ def _link(request: Request) -> list[tuple[str, str]]:
     """Link what the store has; (SHA-256, path) of the sources of which it has nothing."""
     missing = []
     for source in _by_need(_sources(request.packages), request):
-        try:
+        with _of_one_file():
             with open(source, "rb", buffering=0) as file:
+                if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                    continue
                 digest = hashlib.sha256(file.read()).hexdigest()
             if not _put(request, digest, source):
                 missing.append((digest, source))
-        except FileNotFoundError:
-            pass  # the environment is being removed
     return missing
 
 
+@contextmanager
+def _of_one_file() -> Iterator[None]:
+    """Go on with the next one where this one is odd, or gone with its environment."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _OF_DISK:
+            raise
+
+
 def _sources(packages: str) -> Iterator[str]:
+    is_sealed = not os.stat(packages).st_mode & stat.S_IWUSR
     for top, folders, names in os.walk(packages):
+        if is_sealed:
+            _close(top)
+            if _COMPILED in folders:
+                _close(os.path.join(top, _COMPILED))
         folders[:] = [name for name in folders if name != _COMPILED]
         for name in names:
             source = os.path.join(top, name)
             if name.endswith(".py") and not os.path.islink(source):
                 yield source
+
+
+def _close(folder: str) -> None:
+    """Seal a folder again that a process was killed in, and remove the draft that it left."""
+    with _of_one_file():
+        mode = stat.S_IMODE(os.lstat(folder).st_mode)
+        if mode & stat.S_IWUSR and not os.path.islink(folder):
+            for name in os.listdir(folder):
+                if _DRAFT.fullmatch(name):
+                    os.unlink(os.path.join(folder, name))
+            os.chmod(folder, mode & ~stat.S_IWUSR)
 
 
 def _by_need(sources: Iterable[str], request: Request) -> list[str]:
@@ -118,22 +148,26 @@ def _take(request: Request, frames: IO[bytes]) -> None:
     """Keep the modules that the output of bytecode_program.py has, and link each.
 
     Whoever wrote it is not believed: a module is taken for a source that the request names, once,
-    and within a size.
+    and within a size. After what is no module nothing more is taken, since a module has any bytes
+    in it, also those of another one.
     """
+    has_begun = False
     targets: dict[str, list[str]] = {}
     for digest, source in request.sources:
         targets.setdefault(digest, []).append(source)
     while line := frames.readline(_LONGEST_LINE):
         head = _HEAD.fullmatch(line)
         if head is None:
-            continue  # the runner says that it waits
+            if has_begun:
+                return
+            continue  # the runner says that it waits, before the program begins
+        has_begun = True
         digest, size = head[1].decode(), int(head[2])
         sources = targets.pop(digest, [])
         if not sources or size > _limit(sources[0]):
-            _skip(frames, size)
-            continue
+            return
         content = frames.read(size)
-        if len(content) != size:
+        if hashlib.sha256(content).hexdigest().encode() != head[3]:
             return
         if content[4:8] == _CHECKED and size > _HEAD_BYTES:
             _keep(request, digest, sources, content)
@@ -141,22 +175,17 @@ def _take(request: Request, frames: IO[bytes]) -> None:
 
 def _keep(request: Request, digest: str, sources: list[str], content: bytes) -> None:
     if request.store:
-        _write(_stored(request, digest), content)
+        stored = _stored(request, digest)
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        _write(stored, content)
     for source in sources:
-        if request.store:
-            _put(request, digest, source)
-            continue
-        target = Path(_target(request, source))
-        with _opened(target.parent):
-            _write(target, content)
-
-
-def _skip(frames: IO[bytes], size: int) -> None:
-    while size > 0:
-        block = frames.read(min(size, 1 << 20))
-        if not block:
-            return
-        size -= len(block)
+        with _of_one_file():
+            if request.store:
+                _put(request, digest, source)
+                continue
+            target = Path(_target(request, source))
+            with _opened(target.parent):
+                _write(target, content)
 
 
 def _limit(source: str) -> int:
@@ -173,7 +202,6 @@ def _stored(request: Request, digest: str) -> Path:
 
 def _write(file: Path, content: bytes) -> None:
     """Write it whole, or not at all; readable by all, writable by nobody."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)  # of a process that was killed

@@ -20,6 +20,8 @@ import os
 import sys
 import warnings
 
+# A module is about as large as its source; what is much larger is left to the jobs that import it.
+MOST_TIMES, ALWAYS_BYTES, MOST_BYTES = 16, 1 << 20, 64 << 20
 # Python replaces it by the path of the source when it imports the module.
 _SOURCE_NAME = "module.py"
 _CHECKED_HASH = 0b11
@@ -27,7 +29,9 @@ _MOST_PROCESSES = 32
 
 
 def main(arguments: list[str]) -> int:
-    """Write a line with the SHA-256 and the size, then the `.pyc` file, for each module."""
+    """For each module, write a line with the SHA-256 of its source, the size and the SHA-256 of the
+    `.pyc` file, then that file.
+    """
     with open(arguments[0], encoding="ascii") as file:
         request = json.load(file)
     if request["is_idle"]:
@@ -69,8 +73,10 @@ def _compile_some(lock_file: str, output: int, sources: list[tuple[str, str]]) -
             for digest, path in sources:
                 compiled = _compiled(digest, path)
                 if compiled:
+                    sum = hashlib.sha256(compiled).hexdigest()
+                    head = f"{digest} {len(compiled)} {sum}\n".encode()
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                    _write(output, b"%s %d\n%s" % (digest.encode(), len(compiled), compiled))
+                    _write(output, head + compiled)
                     fcntl.flock(lock, fcntl.LOCK_UN)
     except BaseException:
         return 1
@@ -92,7 +98,13 @@ def _compiled(digest: str, path: str) -> bytes:
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return b""
     header = importlib.util.MAGIC_NUMBER + _CHECKED_HASH.to_bytes(4, "little")
-    return header + importlib.util.source_hash(content) + body
+    compiled = header + importlib.util.source_hash(content) + body
+    return compiled if len(compiled) <= limit(len(content)) else b""
+
+
+def limit(source_bytes: int) -> int:
+    """How large the module of a source of this size may be."""
+    return min(max(MOST_TIMES * source_bytes, ALWAYS_BYTES), MOST_BYTES)
 
 
 def _write(output: int, content: bytes) -> None:

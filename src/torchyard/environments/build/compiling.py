@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -36,6 +38,7 @@ _log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 60.0
 _POLL_S = 0.1
 _AGAIN_S = 5.0
+_REQUESTS, _OLD_S, _CLOSE_S = ".compiling-", 3600.0, 10.0
 # Jobs import them before what they list.
 _FIRST = ("torch", "numpy")
 
@@ -51,9 +54,17 @@ class Compiler(Protocol):
     is_for_strangers: bool
     limit_s: float | None
 
-    def compile(self, modules: Modules, request: Path) -> AbstractContextManager[IO[bytes]]:
-        """The output of bytecode_program.py; it is ended with the block."""
+    def compile(self, modules: Modules, request: Path) -> AbstractContextManager[Compile]:
+        """Run bytecode_program.py; it is ended with the block."""
         ...
+
+
+@dataclass(frozen=True)
+class Compile:
+    """A program that compiles; `exit_code` waits for its end, and is called after its output."""
+
+    output: IO[bytes]
+    exit_code: Callable[[], int]
 
 
 class LocalCompiler:
@@ -63,7 +74,7 @@ class LocalCompiler:
     limit_s: float | None = None
 
     @contextmanager
-    def compile(self, modules: Modules, request: Path) -> Iterator[IO[bytes]]:
+    def compile(self, modules: Modules, request: Path) -> Iterator[Compile]:
         process = subprocess.Popen(
             leash.command(bytecode.compile_command(modules, request)),
             stdin=subprocess.DEVNULL,
@@ -74,7 +85,7 @@ class LocalCompiler:
         assert process.stdout is not None
         try:
             with process.stdout:
-                yield process.stdout
+                yield Compile(process.stdout, process.wait)
         finally:
             leash.end(process)
 
@@ -105,6 +116,8 @@ class BackgroundCompiler:
         self._one = threading.Lock()
         self._count = threading.Lock()
         self._in_front = 0
+        # Since when somebody waits for their modules.
+        self._urgent: dict[str, float] = {}
         # With the marks that they had: what a full disk or a fault ended waits for a new server.
         self._failed: set[tuple[str, str]] = set()
 
@@ -116,9 +129,9 @@ class BackgroundCompiler:
         self._stopping.set()
         self._news.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_CLOSE_S)
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Turn to an environment that was built: its jobs come first."""
         self._news.set()
 
@@ -138,18 +151,27 @@ class BackgroundCompiler:
                 self._in_front -= 1
             self._news.set()
 
-    def finish(self, hash: str, limit_s: float | None = None) -> None:
-        """Compile what an environment lacks now, as fast as any program; nothing if it has all.
-
-        Args:
-            limit_s: how long at most.
+    def is_ready(self, hash: str, limit_s: float) -> bool:
+        """Whether an environment has its modules, or has been given so long to get them: it goes
+        before others, and is compiled as fast as any program.
         """
+        if self._unfinished(hash) is None or not self._thread.is_alive():
+            return True
+        now = time.monotonic()
+        with self._count:
+            is_new = hash not in self._urgent
+            since = self._urgent.setdefault(hash, now)
+        if is_new:
+            self._news.set()
+        return now - since > limit_s
+
+    def finish(self, hash: str, canceled: Callable[[], bool] = lambda: False) -> None:
+        """Compile what an environment lacks now, as fast as any program; nothing if it has all."""
         if self._unfinished(hash) is None:
             return
-        until = None if limit_s is None else time.monotonic() + limit_s
 
         def must_end() -> bool:
-            return self._stopping.is_set() or (until is not None and time.monotonic() > until)
+            return self._stopping.is_set() or canceled()
 
         with self._paused():
             while not self._one.acquire(timeout=_POLL_S):
@@ -183,14 +205,20 @@ class BackgroundCompiler:
         lock = self._store.with_name(".compiling.lock")
         with self._one, locks.hold(lock, self._must_end) as is_held:
             if is_held:
-                self._compile(hash, self._must_end, is_idle=self.is_idle)
+                is_idle = self.is_idle and hash not in self._urgent
+                self._compile(hash, self._must_end, is_idle=is_idle)
+        if self._unfinished(hash) is None:
+            with self._count:
+                self._urgent.pop(hash, None)
         return True
 
     def _must_end(self) -> bool:
         return self._stopping.is_set() or self._in_front > 0 or self._news.is_set()
 
     def _next(self) -> str | None:
-        by_use = sorted(self._folders.all(), key=lambda item: -_used_at_s(item[1]))
+        by_use = sorted(
+            self._folders.all(), key=lambda item: (item[0] not in self._urgent, -_used_at_s(item[1]))
+        )
         return next((hash for hash, _ in by_use if self._unfinished(hash) is not None), None)
 
     def _unfinished(self, hash: str) -> str | None:
@@ -242,8 +270,10 @@ class BackgroundCompiler:
             may_link=not self._folders.is_writable_by_jobs, first=self._first(hash)
         )
         tried: list[list[str]] = []
-        is_first = True
-        with tempfile.TemporaryDirectory(prefix="torchyard-modules-") as name:
+        is_first, exit_code = True, 0
+        root = self._folders.root
+        self._remove_left(root)
+        with tempfile.TemporaryDirectory(prefix=_REQUESTS, dir=root) as name:
             asked, lacking = Path(name, "request.json"), Path(name, "lacking.json")
             while True:
                 # Linking is quicker than any job's imports; it does not wait for them.
@@ -254,18 +284,31 @@ class BackgroundCompiler:
                     if not _end_of(words, must_end, stdout=output):
                         return False
                 sources = json.loads(lacking.read_text("ascii"))
-                if not sources or sources == tried:
+                if not sources:
                     return True
+                if sources == tried:
+                    if exit_code:
+                        raise OSError(f"the program that compiles ended with {exit_code}")
+                    return True  # they are not for this Python
                 bytecode.write(asked, {**request, "is_idle": is_idle, "sources": sources})
-                with self._compiler.compile(modules, asked) as frames:
+                with self._compiler.compile(modules, asked) as compile:
                     words = bytecode.links_command("take", asked)
-                    is_whole = _end_of(words, must_end, frames, limit_s=self._compiler.limit_s)
+                    limit_s = self._compiler.limit_s
+                    is_whole = _end_of(words, must_end, compile.output, limit_s=limit_s)
+                    exit_code = compile.exit_code() if is_whole else 0
                 if must_end():
                     return False
                 if is_whole:
                     tried = sources
                 else:
                     self._stopping.wait(1.0)  # a build of another server may begin
+
+    def _remove_left(self, root: Path) -> None:
+        """The requests of servers that were killed."""
+        for folder in root.glob(f"{_REQUESTS}*"):
+            with suppress(FileNotFoundError):
+                if time.time() - folder.stat().st_mtime > _OLD_S:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _first(self, hash: str) -> list[str]:
         """The folders of packages that jobs import first."""

@@ -14,10 +14,10 @@ import stat
 from pathlib import Path
 
 from torchyard.base.errors import BuildFailed
+from torchyard.shared import descriptors
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_BLOCK = 1 << 20
 _MOST_ENTRIES = 2_000_000
 _DEEPEST = 100
 _MOST_LINKS = 40
@@ -80,7 +80,7 @@ def _copy_file(above: int, name: str, target: Path, shown: str) -> None:
         mode = 0o755 if status.st_mode & 0o111 else 0o644
         made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            _copy_bytes(source, made)
+            descriptors.copy_all(source, made)
             # Compiled modules are good for sources of that very second.
             os.utime(made, ns=(status.st_mtime_ns, status.st_mtime_ns))
             os.fchmod(made, mode)
@@ -88,18 +88,6 @@ def _copy_file(above: int, name: str, target: Path, shown: str) -> None:
             os.close(made)
     finally:
         os.close(source)
-
-
-def _copy_bytes(source: int, made: int) -> None:
-    try:
-        while os.copy_file_range(source, made, 1 << 30):
-            pass
-    except OSError:
-        pass  # on some file systems; the rest is copied through memory
-    while block := os.read(source, _BLOCK):
-        view = memoryview(block)
-        while view:
-            view = view[os.write(made, view) :]
 
 
 def _check_links(top: Path) -> None:

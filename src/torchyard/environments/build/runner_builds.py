@@ -156,7 +156,7 @@ class RunnerBuilds:
         shared_wheels.lay_out(self._node.wheels, lines, working / kept_wheels.FETCHED)
 
     @contextmanager
-    def compile(self, modules: Modules, request: Path) -> Iterator[IO[bytes]]:
+    def compile(self, modules: Modules, request: Path) -> Iterator[Compile]:
         """As `compiling.Compiler` has it: a build of its own, in which no package's code runs.
 
         Raises:
@@ -176,9 +176,9 @@ class RunnerBuilds:
                 finally:
                     os.close(writable)
                 with running:
-                    yield output
+                    yield Compile(output, lambda: int(running.answer()["exit_code"]))
         finally:
-            with suppress(RunnerUnreachable):
+            with suppress(RunnerUnreachable, RunnerRefused):
                 self._remove(folder)
 
     def _remove_old_compiles(self) -> None:

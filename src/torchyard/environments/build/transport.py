@@ -43,28 +43,34 @@ class FileList:
 
 
 def file_list(
-    folder: Path, part: str, lists: Path, complete: Callable[[], None] = lambda: None
+    folder: Path, part: str, lists: Path, is_ready: Callable[[], bool] = lambda: True
 ) -> FileList:
     """The list of an environment, or of the Python that it needs.
 
     Args:
         folder: the built environment.
         lists: a folder of the server's own, where lists are kept.
-        complete: called before an environment is listed, to have its modules compiled.
+        is_ready: whether an environment has all that it is going to have.
 
     Raises:
         NotFound: it is not there, or needs no Python of its own.
+        ServerBusy: it is not ready, or another request makes the list.
     """
     mark = mark_of(folder)
     if not mark:
         raise NotFound(f"environment `{folder.name[:12]}` is not built on this server")
     lists.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = lists / f"{folder.name}.{part}"
-    with locks.hold(lists / f"{file.name}.lock"):
+    busy = ServerBusy(
+        f"the files of environment `{folder.name[:12]}` are not listed yet", "it goes on by itself"
+    )
+    with locks.held_if_free(lists / f"{file.name}.lock") as is_held:
+        if not is_held:
+            raise busy
         written = _read(file, mark)
         if written is None:
-            if part == ENVIRONMENT:
-                complete()
+            if part == ENVIRONMENT and not is_ready():
+                raise busy
             body = _python(folder) if part == PYTHON else _environment(folder)
             written = gzip.compress(json.dumps(body).encode(), 6, mtime=0)
             with files.write_atomically(file, mode=0o600) as writing:

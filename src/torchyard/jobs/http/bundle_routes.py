@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -37,7 +37,6 @@ _SOURCE = re.compile(
     r"|(?:data|models)/[^/]+/versions/[^/]+/files)/(?P<path>.+)\Z"
 )
 _MOST_FILES = 1000
-_MOST_HANDED = 64
 _MOST_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 20
 
@@ -65,19 +64,13 @@ def hand_out(
     handover: HandoverOf,
     workspace: str,
     ticket: Annotated[str, Body()],
-    sources: Annotated[list[str], Body()],
+    source: Annotated[str, Body()],
 ) -> dict[str, Any]:
-    """Hand each of `sources`, named as above, out at the server's socket for files."""
-    if len(sources) > _MOST_HANDED:
-        raise LimitExceeded(
-            f"{len(sources)} files are too many for one request", f"ask for at most {_MOST_HANDED}"
-        )
-    with ExitStack() as stack:
-        found = list(_found(services, workspace, sources, stack))
-        for file in found:
-            with files.reading(file) as opened:
-                handover.give(ticket, opened.fileno())
-    return {"handed": len(sources)}
+    """Hand the file `source`, named as above, out at the server's socket for files."""
+    with closing(_found(services, workspace, [source])) as found:
+        with files.reading(next(found)) as opened:
+            handover.give(ticket, opened.fileno())
+    return {}
 
 
 def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> list[Path | bytes]:
@@ -94,8 +87,8 @@ def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> 
         )
     found: list[Path | bytes] = []
     size_bytes = 0
-    with ExitStack() as stack:
-        for file in _found(services, workspace, sources, stack):
+    with closing(_found(services, workspace, sources)) as readable:
+        for file in readable:
             size_bytes += files.size_bytes(file)
             if size_bytes > _MOST_BYTES:
                 raise LimitExceeded(
@@ -107,19 +100,21 @@ def find_all(services: FileServices, workspace: str, sources: Sequence[str]) -> 
 
 
 def _found(
-    services: FileServices, workspace: str, sources: Sequence[str], stack: ExitStack
-) -> Iterator[Readable]:
-    """The files one after another, as long as `stack` is open."""
-    folders: dict[str, Find] = {}
-    for source in sources:
-        match = _SOURCE.match(source)
-        if match is None:
-            raise InvalidInput(f"`{source}` is not the path of a file in a workspace")
-        folder = match["folder"]
-        if folder not in folders:
-            parts = [unquote(part) for part in folder.split("/")]
-            folders[folder] = _open(services, workspace, parts, stack)
-        yield folders[folder](unquote(match["path"]))
+    services: FileServices, workspace: str, sources: Sequence[str]
+) -> Generator[Readable, None, None]:
+    """The files one after another, each folder open as long as its files follow each other."""
+    folder, find = "", None
+    with ExitStack() as stack:
+        for source in sources:
+            match = _SOURCE.match(source)
+            if match is None:
+                raise InvalidInput(f"`{source}` is not the path of a file in a workspace")
+            if find is None or match["folder"] != folder:
+                stack.close()
+                folder = match["folder"]
+                parts = [unquote(part) for part in folder.split("/")]
+                find = _open(services, workspace, parts, stack)
+            yield find(unquote(match["path"]))
 
 
 def _open(services: FileServices, workspace: str, parts: Sequence[str], stack: ExitStack) -> Find:

@@ -104,5 +104,5 @@ def _files(services: Services, attempt_id: str, part: str) -> transport.FileList
     # It is listed once: what is compiled later, jobs on the nodes compile for themselves.
     compiler = services.environments.compiler
     return transport.file_list(
-        folder, part, lists, lambda: compiler.finish(folder.name, _COMPILING_S)
+        folder, part, lists, lambda: compiler.is_ready(folder.name, _COMPILING_S)
     )

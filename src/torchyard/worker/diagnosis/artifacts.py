@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -36,6 +36,12 @@ _CRASH = "Fatal Python error"
 _TERMINATE = "terminate called after throwing an instance of "
 _GROUP_START, _GROUP_BAR = "+---------------- 1 ----------------", re.compile(r"^ {2,40}\| ?")
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
+_WARNS = re.compile(
+    r"^.{0,60}\b(?:WARNING|ERROR|CRITICAL)\b.{0,200}"
+    r"\b(?:fail\w{0,5}|could not|couldn't|cannot|can't|unable|no such"
+    r"|\w{0,40}(?:error|exception)s?)\b(?!\W{0,3}\d)",
+    re.IGNORECASE,
+)
 TRACEBACK_START = "Traceback (most recent call last):"
 # The last part of an error's name has a capital letter behind its first character.
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<message>.*))?$")
@@ -287,6 +293,11 @@ def log_tail(log: Path) -> str:
     content = _read(log, _LOG_TAIL_BYTES, from_end=True)
     lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     return "\n".join(_RANK_PREFIX.sub("", line.rpartition("\r")[2]) for line in lines)
+
+
+def warnings(lines: Iterable[str]) -> list[str]:
+    """The lines by which a script logs that something failed."""
+    return [line for line in lines if _WARNS.search(line)]
 
 
 def last_trace(text: str) -> Trace | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torchyard.worker.system.memory_kills import MemoryKills
 
@@ -35,6 +36,23 @@ class DiagnosisContext:
 
     def records_folder(self, rank: int) -> Path:
         return self.errors / f"rank-{rank}"
+
+
+@dataclass(frozen=True)
+class DoneWork:
+    """What a node knows of ranks that succeeded.
+
+    `is_whole` says that the job has no other ranks, `has_logged` that a rank logged a metric or
+    wrote an output, `has_gpus` that the node has a GPU or the job does as if. `lost_figures` are,
+    by metric whose last values are not finite, the record of the first of these and how many they
+    are.
+    """
+
+    command: str
+    is_whole: bool = True
+    has_logged: bool = False
+    has_gpus: bool = False
+    lost_figures: Mapping[str, tuple[Mapping[str, Any], int]] = field(default_factory=dict)
 
 
 def iso_time(at: float) -> str:

@@ -53,7 +53,6 @@ _SPAWNED = re.compile(
 )
 _LONGEST_RANK = 10
 _PORT = re.compile(r"(?<![\w.])\d{1,5}(?![\w.])")
-_WARNING = re.compile(r"^.{0,80}\b(?:WARNING|ERROR|CRITICAL)\b.{1,300}", re.MULTILINE)
 # What Python says of an error in a destructor, before its traceback.
 _IGNORED = re.compile(r"^Exception ignored in:? [^\n]{1,1000}\n\Z", re.MULTILINE)
 _WITH_STACK = (*_CRASHES, "aborted")
@@ -310,7 +309,7 @@ def _what_came_before(trace: Trace, context: DiagnosisContext, folder: Path, tai
         if error is not None and error.title != trace.title:
             frame = artifacts.user_frame(error.frames)
             return f", after {short_title(error)}{location_of(frame, context)}{how}"
-    logged = _WARNING.findall(earlier)
+    logged = artifacts.warnings(earlier.splitlines())
     return f", after it logged `{logged[-1].strip()[:_TITLE]}`" if logged else ""
 
 

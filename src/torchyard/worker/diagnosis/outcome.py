@@ -9,13 +9,12 @@ Always: an error in the diagnosis never hides a rank's failure.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from torchyard.shared import disk
 from torchyard.shared.failures import STOPPED_EXIT, Failure
-from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
+from torchyard.worker.diagnosis.context import DiagnosisContext, DoneWork, iso_time
 from torchyard.worker.launch.ranks import Gang, Rank, RankExit
 from torchyard.worker.server.control import OVER, PEER_LOST, SIGNAL, TIMEOUT, Control
 
@@ -147,31 +146,12 @@ def hidden_failures(
         return []
 
 
-def silent_faults(
-    ranks: Sequence[Rank],
-    context: DiagnosisContext,
-    *,
-    command: str,
-    is_whole: bool,
-    has_logged: bool,
-    lost_figures: Mapping[str, tuple[Mapping[str, Any], int]],
-    has_gpus: bool,
-) -> list[str]:
+def silent_faults(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWork) -> list[str]:
     """What may be wrong with the work of ranks that succeeded; as silent_faults.notices."""
     from torchyard.worker.diagnosis import silent_faults
 
     try:
-        return list(
-            silent_faults.notices(
-                ranks,
-                context,
-                command=command,
-                is_whole=is_whole,
-                has_logged=has_logged,
-                lost_figures=lost_figures,
-                has_gpus=has_gpus,
-            )
-        )
+        return list(silent_faults.notices(ranks, context, work))
     except Exception:
         traceback.print_exc()
         return []

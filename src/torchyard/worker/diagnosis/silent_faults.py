@@ -13,10 +13,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any
 
-from torchyard.worker.diagnosis import artifacts, diagnosis
-from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis import artifacts
+from torchyard.worker.diagnosis.context import DiagnosisContext, DoneWork
 from torchyard.worker.launch.ranks import Rank
 
 _FIGURE = re.compile(
@@ -29,18 +28,16 @@ _STEP = re.compile(
     r"(?:\s?(?:/|of)\s?(?P<of>\d{1,12}))?(?![\w.])",
     re.IGNORECASE,
 )
+# How much an epoch or a step worked on, as `epoch 3: 0 batches, loss 0.0000` says.
 _COUNT = re.compile(
-    r"(?<![\w.,/])(?P<number>\d{1,12}) (?:batches|samples|images|examples|steps|rows|files|items)\b"
+    r"\b(?:step|epoch|iteration)\W{0,3}\d{1,12}\b.{0,40}?(?<![\w.,/])(?P<number>\d{1,12}) "
+    r"(?:batches|samples|images|examples|steps|rows|files|items)(?=[,;:.)]|\s*$)",
+    re.IGNORECASE,
 )
 _LEAST_AT_END, _LEAST_EQUAL, _LEAST_DIGITS = 3, 20, 4
 _LEAST_GROWN, _TIMES_FIRST, _LEAST_WARNINGS = 10, 100.0, 3
 _AT_EXIT = re.compile(r"^(?:Exception ignored in atexit callback|Error in atexit\._run_exitfuncs)",
                       re.MULTILINE)  # fmt: skip
-_WARNS = re.compile(
-    r"^.{0,60}\b(?:WARNING|ERROR|CRITICAL)\b.{0,200}"
-    r"\b(?:fail\w{0,5}|could not|couldn't|cannot|can't|unable|error\w{0,1}|no such)\b",
-    re.IGNORECASE,
-)
 _SKIPS = re.compile(r"\b(?:skipp\w{2,3}|overflow\w{0,3})\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d[\d.e+-]{0,20}")
 # Of a longer log only the end is read.
@@ -52,32 +49,15 @@ _ASKS_FOR_GPU = re.compile(
 )
 
 
-def notices(
-    ranks: Sequence[Rank],
-    context: DiagnosisContext,
-    *,
-    command: str,
-    is_whole: bool,
-    has_logged: bool,
-    lost_figures: Mapping[str, tuple[Mapping[str, Any], int]],
-    has_gpus: bool,
-) -> Iterator[str]:
-    """One sentence each.
-
-    Args:
-        is_whole: the job has no ranks but these.
-        has_logged: a rank logged a metric or wrote an output.
-        lost_figures: by metric whose last values are not finite, the record of the first of these,
-            and how many they are.
-        has_gpus: the node has a GPU, or the job does as if.
-    """
+def notices(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWork) -> Iterator[str]:
+    """One sentence each."""
     logs = {rank: artifacts.log_tail(rank.log) for rank in ranks}
-    if is_whole and len(ranks) > 1 and not has_logged and not any(logs.values()):
+    if work.is_whole and len(ranks) > 1 and not work.has_logged and not any(logs.values()):
         yield (
             "nothing was printed or logged by any rank, and ./outputs is empty: did the script do "
             "its work"
         )
-    asked = _ASKS_FOR_GPU.search(command)
+    asked = _ASKS_FOR_GPU.search(work.command)
     has_first = any(rank.rank == 0 for rank in ranks)
     records = [context.records_folder(rank.rank) for rank in ranks]
     if has_first and len(ranks) > 1 and all(map(_worked_alone, records)):
@@ -85,10 +65,12 @@ def notices(
             f"{len(ranks)} ranks used torch, and none called a collective: each worked by itself; "
             "to train one model, call `init_process_group` and wrap it in DistributedDataParallel"
         )
-    if asked and not has_gpus and has_first:
+    if asked and not work.has_gpus and has_first:
         yield f"the command asks for a GPU (`{asked[0]}`), but no GPU was used: this node has none"
     yield from _unequal_steps({rank.rank: text for rank, text in logs.items()})
-    logged = {key: first for key, (first, count) in lost_figures.items() if count >= _LEAST_AT_END}
+    logged = {
+        key: first for key, (first, count) in work.lost_figures.items() if count >= _LEAST_AT_END
+    }
     for key, first in islice(logged.items(), _MOST_TOLD):
         yield f"metric `{key}` is {_lost_name(first['value'])} from step {first['step']} on"
     sentences = (
@@ -135,6 +117,8 @@ def _failed_at_exit(text: str, context: DiagnosisContext) -> Iterator[str]:
     *_, last = _AT_EXIT.split(text)
     error = artifacts.last_trace(last) if len(last) < len(text) else None
     if error is not None:
+        from torchyard.worker.diagnosis import diagnosis  # Most jobs need none.
+
         frame = artifacts.user_frame(error.frames)
         location = diagnosis.location_of(frame, context)
         yield f"what it was to do at its exit failed: {diagnosis.short_title(error)}{location}"
@@ -143,11 +127,11 @@ def _failed_at_exit(text: str, context: DiagnosisContext) -> Iterator[str]:
 def _repeated_warnings(lines: Sequence[str]) -> Iterator[str]:
     """What a script says again and again of things that fail, and goes on."""
     shapes: dict[str, list[str]] = {}
-    for line in lines:
-        if _WARNS.search(line) or _SKIPS.search(line):
-            shapes.setdefault(_NUMBER.sub("0", line), []).append(line)
+    warnings = artifacts.warnings(lines)
+    for line in (*warnings, *filter(_SKIPS.search, lines)):
+        shapes.setdefault(_NUMBER.sub("0", line), []).append(line)
     for same in shapes.values():
-        least = _LEAST_WARNINGS if _WARNS.search(same[0]) else max(_LEAST_WARNINGS, len(lines) / 4)
+        least = _LEAST_WARNINGS if same[0] in warnings else max(_LEAST_WARNINGS, len(lines) / 4)
         if len(same) >= least:
             yield f"`{same[0].strip()[:_SHOWN_LINE]}`, and so {len(same)} times"
 
@@ -157,8 +141,8 @@ def _of_log(text: str, told: Collection[str]) -> Iterator[str]:
     lines = text.splitlines()
     yield from _repeated_warnings(lines)
     counts = [(match, line) for line in lines if (match := _COUNT.search(line[:_LONGEST_LINE]))]
-    if counts and not any(int(match["number"]) for match, _ in counts):
-        yield f"it had nothing to work on: `{counts[-1][1].strip()[:_SHOWN_LINE]}`"
+    if len(counts) > 1 and not any(int(match["number"]) for match, _ in counts):
+        yield f"all its epochs or steps are empty: `{counts[-1][1].strip()[:_SHOWN_LINE]}`"
     for line in lines:
         for match in _FIGURE.finditer(line[:_LONGEST_LINE]):
             value = match["value"].lower()

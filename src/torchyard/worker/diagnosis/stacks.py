@@ -62,6 +62,7 @@ def write_stacks(
         answer_s: how long each process may take.
     """
     frame: Frame | None = None
+    library_frame: Frame | None = None
     waits_in, leaf, state = "", ("", ""), ""
     text = [f"{title}\n"]
     for process in processes.below(root)[:_MAX_PROCESSES]:
@@ -74,6 +75,7 @@ def write_stacks(
             state = _waits_at_end(frames)
             if state:
                 others = (artifacts.user_frames(each) for each in artifacts.other_threads(stack))
+                library_frame = frame
                 frame = next((each[-1] for each in others if each), None)
         elif not stack and frame is None and _is_suspended(process.pid):
             state = "suspended by a signal (SIGSTOP)"
@@ -81,7 +83,7 @@ def write_stacks(
     if target is not None:
         with open(target, "a", encoding="utf-8", errors="replace") as file:
             file.write("".join(text) + "\n")
-    return RankPosition(frame, "".join(text), waits_in, leaf, state)
+    return RankPosition(frame or library_frame, "".join(text), waits_in, leaf, state)
 
 
 def _waits_at_end(frames: Sequence[Frame]) -> str:
@@ -89,9 +91,9 @@ def _waits_at_end(frames: Sequence[Frame]) -> str:
     if frames and not artifacts.user_frames(frames):
         functions = [(frame.file.rpartition("/")[2], frame.function) for frame in frames]
         if ("threading.py", "_shutdown") in functions:
-            return "Python waits at its end for this thread"
+            return "Python waits at its end for a thread"
         if ("util.py", "_exit_function") in functions:
-            return "Python waits at its end for this process"
+            return "Python waits at its end for a process"
     return ""
 
 

@@ -145,7 +145,7 @@ class StallWatch:
             self._reported = False
             self._post("ranks_go_on")
         busy_s = now - self._progress_at
-        if self._reported or now < self._sampled_at + self._limit_s:
+        if now < self._sampled_at + self._limit_s:
             return
         limit_s = max(_BUSY_TIMES * self._limit_s, self._limit_now_s)
         if busy_s < (self._limit_now_s if self._has_begun else limit_s / 2):
@@ -159,9 +159,12 @@ class StallWatch:
         if self._calls_at_sample is not None and _went_on(
             _numbers(self._calls_at_sample), _numbers(calls)
         ):
+            # Also a rank that only now waits for the one that was reported before.
             self._goes_on(now)
+            busy_s = 0.0
         self._calls_at_sample = calls
-        if self._silent >= _SILENT_LOOKS or (busy_s >= limit_s and self._is_in_few_functions()):
+        is_without_end = busy_s >= limit_s and self._is_in_few_functions()
+        if not self._reported and (self._silent >= _SILENT_LOOKS or is_without_end):
             self._reported_busy = True
             self._report(running, busy_s, calls)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from torchyard.shared import descriptors
 from torchyard.shared.connection import Connection, Refused
 from torchyard.shared.failures import Failure
 from torchyard.shared.retry_delays import retry
@@ -22,7 +23,6 @@ from torchyard.shared.retry_delays import retry
 if TYPE_CHECKING:
     from torchyard.worker.files.node_cache import NodeCache
 
-_BLOCK = 1 << 20
 _FETCHERS = 4
 _NAME_MOST_BYTES = 255
 _PATH_MOST_BYTES = 3000
@@ -220,24 +220,8 @@ def _place_from_folder(source: Path, placement: Placement) -> None:
 def copy_file(source: Path, target: Path, mode: int) -> None:
     """Copy a file in the cheapest way that the file system supports."""
     with open(source, "rb") as reader, open(target, "wb") as writer:
-        _copy_bytes(reader.fileno(), writer.fileno())
+        descriptors.copy_all(reader.fileno(), writer.fileno())
         os.fchmod(writer.fileno(), mode)
-
-
-def _copy_bytes(reader: int, writer: int) -> None:
-    try:
-        while os.copy_file_range(reader, writer, 1 << 30):
-            pass
-        # Some file systems report 0 at once: the rest, if any, is copied through memory.
-    except (AttributeError, OSError):
-        pass
-    while True:
-        block = os.read(reader, _BLOCK)
-        if not block:
-            return
-        view = memoryview(block)
-        while view:
-            view = view[os.write(writer, view) :]
 
 
 def _missing(sha256: str) -> Failure:

@@ -27,7 +27,7 @@ from torchyard.shared.failures import Failure
 from torchyard.shared.masking import Masker
 from torchyard.shared.plan import OPEN, LaunchPlan
 from torchyard.worker.diagnosis import outcome, rank_notices
-from torchyard.worker.diagnosis.context import DiagnosisContext
+from torchyard.worker.diagnosis.context import DiagnosisContext, DoneWork
 from torchyard.worker.diagnosis.limit_watch import LimitWatch, WatchedNode, limit_notices
 from torchyard.worker.files import interception, node_folders, rehearsal
 from torchyard.worker.files.logs import LogShipper
@@ -337,16 +337,16 @@ class Node:
         outputs = self._folders.work / "outputs"
         named = self._folders.outputs
         has_files = any(any(folder.iterdir()) for folder in (outputs, named) if folder.is_dir())
-        for message in outcome.silent_faults(
-            [exit.rank for exit in self._gang.exits],
-            self._context,
-            command=plan.command,
+        work = DoneWork(
+            plan.command,
             is_whole=plan.node_count == 1,
             has_logged=has_files or self._relay.logged > 0,
-            lost_figures=self._relay.lost_figures,
             has_gpus=bool(plan.gpus_per_node or plan.rehearsed_gpus)
             or any(_is_gpu(name) for name in os.listdir("/dev")),
-        ):
+            lost_figures=self._relay.lost_figures,
+        )
+        ranks = [exit.rank for exit in self._gang.exits]
+        for message in outcome.silent_faults(ranks, self._context, work):
             self._notice(message)
 
     def _preflight(self) -> Preflight | None:
