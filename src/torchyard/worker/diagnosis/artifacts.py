@@ -137,7 +137,7 @@ class Record:
 @dataclass(frozen=True)
 class Leaving:
     """A Python that left with code 0; `rank` as that Python saw it, `alone` if it used torch as one
-    of several ranks and called no collective.
+    of several ranks and called no collective, `apart` if it loaded nothing to reach others by.
     """
 
     rank: int
@@ -145,6 +145,7 @@ class Leaving:
     parent: int
     at: float
     alone: bool = False
+    apart: bool = False
 
 
 def records(folder: Path) -> list[Record]:
@@ -203,11 +204,11 @@ def leavings(folder: Path) -> list[Leaving]:
     except OSError:
         return []
     for file, at in files:
-        rank, parent, alone = (*text_of(file).split(" "), "", "", "")[:3]
+        rank, parent, how = (*text_of(file).split(" "), "", "", "")[:3]
         numbers = (rank, file.stem, parent)
         if all(_NUMBER.fullmatch(number) for number in numbers):
-            leaving = Leaving(int(rank), int(file.stem), int(parent), at, alone == "alone")
-            pythons.append(leaving)
+            is_alone, is_apart = how == "alone", how == "apart"
+            pythons.append(Leaving(int(rank), int(file.stem), int(parent), at, is_alone, is_apart))
     return pythons
 
 
