@@ -31,6 +31,11 @@ MESSAGES = [
     ("bash: line 1: ./x.sh: /no/such: bad interpreter: No such file", "interpreter_missing"),
     ("/bin/bash: line 1: ./x: cannot execute: required file not found", "interpreter_missing"),
     ("/usr/bin/env: 'python\\r': No such file or directory", "interpreter_missing"),
+    ("Usage: train.py [OPTIONS]\n\nError: No such option '--stepz'.", "usage_error"),
+    ("Error: Invalid value for '--steps': 'x' is not a valid integer.", "usage_error"),
+    ("click.exceptions.MissingParameter: Missing parameter: steps", "usage_error"),
+    ("argparse.ArgumentError: argument --lr: expected one argument", "usage_error"),
+    ("train.cu(3): error: expected a declaration", None),
     ("bash: fork: retry: Resource temporarily unavailable", "too_many_processes"),
     ("/bin/sh: 1: Cannot fork", "too_many_processes"),
     ("RuntimeError: can't start new thread", "too_many_processes"),
@@ -627,16 +632,16 @@ def test_an_argument_that_can_not_be_parsed_is_told_at_the_users_line(
 
 
 @pytest.mark.parametrize(
-    ("code", "text"),
+    ("code", "message", "text"),
     [
-        ("exited", "run.sh: line 3: note: all is well"),
-        ("cuda_out_of_memory", "sh: 1: x: not found"),
+        ("exited", "no data", "run.sh: line 3: note: all is well"),
+        ("exited", "sh: 1: x: not found", "sh: 1: x: not found"),
+        ("cuda_out_of_memory", "CUDA out of memory", "sh: 1: x: not found"),
     ],
 )
 def test_what_a_shell_says_is_told_only_where_it_may_be_why(
-    code: str, text: str, context: DiagnosisContext
+    code: str, message: str, text: str, context: DiagnosisContext
 ) -> None:
-    message = "CUDA out of memory" if code != "exited" else "no data"
     record(context, 0, NOW, "", "", kind="exit", status=1, traceback="", said=message)
     failure = diagnosis.diagnose(with_log(context, text, 1), context).failure
     assert failure.code == code and "the shell said" not in failure.message

@@ -51,6 +51,10 @@ _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<me
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
 # Frames of libraries do not show where in the user's script an error occurred.
 _TEXT = "<string>"
+# Errors that only say that a child process failed.
+_REPORTS = ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
+            "BrokenProcessPool", "SystemExit")  # fmt: skip
+_WORKER_LOST = "exited unexpectedly"
 _PIPES = "/multiprocessing/"
 _PROGRAMS = "/bin/"
 _PARSER, _REFUSED = "/argparse.py", ["exit", "error"]
@@ -434,9 +438,7 @@ def _moment(seconds: Any) -> float:
 
 
 def _is_report(trace: Trace) -> bool:
-    name = trace.type.rpartition(".")[2]
-    return name in ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
-                    "BrokenProcessPool", "SystemExit")  # fmt: skip
+    return trace.type.rpartition(".")[2] in _REPORTS or _WORKER_LOST in trace.message
 
 
 def _trace(text: str) -> Trace | None:

@@ -77,7 +77,9 @@ ARGUMENTS_REFUSED = Rule(
     "usage_error",
     r"error: (?:unrecognized arguments|the following arguments are required"
     r"|argument |invalid choice)|^argparse\.ArgumentError: "
-    r"|^click\.exceptions\.(?:UsageError|NoSuchOption|(?:Missing|Bad)\w{1,20}): ",
+    r"|^click\.exceptions\.(?:UsageError|NoSuchOption|(?:Missing|Bad)\w{1,20}): "
+    r"|^Error: (?:No such (?:option|command)|Missing (?:option|argument|parameter|command)"
+    r"|Invalid value for |Option '[^'\n]{1,100}' (?:requires|does not take)|Got unexpected extra )",
     "check the job's `command`: the script rejected its arguments; a value with quotes of its own, "
     "such as JSON, needs single quotes around it",
 )
@@ -248,6 +250,12 @@ RULES: tuple[Rule, ...] = (
         r"|Application timeout caused pair closure|\[[^\[\]\n]{0,200}/gloo/|EOFError(?!: Ran out)",
         _PEERS,
         consequence=True,
+    ),
+    Rule(
+        "child_failed",
+        r"before the\s{1,40}current process has finished its bootstrapping phase",
+        "a process that the script spawns runs the script's file again: put what starts processes, "
+        'and what shall run once, below `if __name__ == "__main__":`',
     ),
     Rule(
         "child_failed",

@@ -21,7 +21,13 @@ from typing import Any
 
 from torchyard.shared import disk, failures
 from torchyard.shared.failures import Failure
-from torchyard.worker.diagnosis import artifacts, causes, launched_ranks, programs
+from torchyard.worker.diagnosis import (
+    artifacts,
+    causes,
+    launched_ranks,
+    programs,
+    unlike_ranks,
+)
 from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
 from torchyard.worker.diagnosis.cause_rules import (
     ARGUMENTS_REFUSED,
@@ -111,7 +117,14 @@ def root_cause(
             _is_after_effect(each, diagnoses), failures.vagueness(each.failure.code), each.at
         ),
     )  # fmt: skip
-    return _with_early_exit(first, exits, context)
+    failure = _with_early_exit(first, exits, context)
+    errors = [str(each.failure.details["exception"]) for each in diagnoses]
+    finding = unlike_ranks.other_model(errors, str(failure.details["exception"]))
+    if finding is None:
+        return failure
+    details = {**failure.details, "rank": finding.rank}
+    message = f"{finding.sentence}; then: {failure.message}"
+    return Failure(failure.code, message, failure.hint, failure.exit_code, details)
 
 
 def _with_early_exit(
@@ -211,10 +224,10 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
         is_silent = record is not None and not record.message
         if is_last and is_silent:
             finding = _replaced(finding, what=finding.what + _after_last_line(tail))
-    if finding.code in _OF_SURROUNDINGS and (said := _SHELL_SAID.findall(tail)):
-        finding = _replaced(
-            finding, what=f"{finding.what}, after the shell said `{said[-1][:_TITLE]}`"
-        )
+    said = _SHELL_SAID.findall(tail) if finding.code in _OF_SURROUNDINGS else []
+    if said and said[-1] not in finding.what:
+        after = f", after the shell said `{said[-1][:_TITLE]}`"
+        finding = _replaced(finding, what=finding.what + after)
     finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail, launched)
 

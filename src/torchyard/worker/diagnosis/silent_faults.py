@@ -50,8 +50,7 @@ _HELD_OUT = re.compile(
 )
 _LEAST_ZEROS, _LEAST_SAME = 10, 5
 _RESUMES = re.compile(
-    r"\b(?:resum|continu)\w{2,3}\b[^\n]{0,300}?\b(?:step|epoch|iteration)\W{0,3}[1-9]\d{0,11}\b"
-    r"[^\n]*\n",
+    r"\b(?:resum|continu)\w{2,3}\b.{0,300}?\b(?:step|epoch|iteration)\W{0,3}[1-9]\d{0,11}\b",
     re.IGNORECASE,
 )
 _PROGRESS = re.compile(r"\d\s?(?:%|/\s?\d)")
@@ -146,20 +145,28 @@ def _same_work(of_ranks: Sequence[_Figures]) -> Iterator[str]:
 
 def _did_nothing_after_resuming(texts: Sequence[str]) -> Iterator[str]:
     """By all ranks, as often only one of them prints."""
-    resumed = [list(_RESUMES.finditer(text)) for text in texts]
-    rests = [text[each[-1].end() if each else 0 :]
-             for text, each in zip(texts, resumed, strict=True)]  # fmt: skip
-    said = next((each[-1][0].strip() for each in resumed if each), "")
-    if said and not any(map(_shows_work, rests)):
+    said = ""
+    for text in texts:
+        lines = [line for line in text.splitlines() if line.strip()]
+        rest = list(takewhile(lambda line: not _resumes(line), reversed(lines)))
+        if _shows_work(rest):
+            return
+        if len(rest) < len(lines):
+            said = said or lines[-len(rest) - 1].strip()
+    if said:
         yield f"it printed `{said[:_SHOWN_LINE]}`, and no epoch, step or figure after that"
 
 
-def _shows_work(text: str) -> bool:
+def _resumes(line: str) -> bool:
+    return _RESUMES.search(line[:_LONGEST_LINE]) is not None
+
+
+def _shows_work(lines: Sequence[str]) -> bool:
     """What prints much is taken for work, whatever it prints."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    patterns = (_STEP, _FIGURE, _PROGRESS)
     return len(lines) > _MOST_LINES_OF_NONE or any(
-        pattern.search(line[:_LONGEST_LINE]) for line in lines for pattern in patterns
+        pattern.search(line[:_LONGEST_LINE])
+        for line in lines
+        for pattern in (_STEP, _FIGURE, _PROGRESS)
     )
 
 
