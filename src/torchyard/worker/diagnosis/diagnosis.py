@@ -450,7 +450,7 @@ def _from_sys_exit(
     if record.status is not None and -record.status in causes.SIGNALS:
         # A child's return code as subprocess reports it.
         return _from_program_signal(exit, context, folder, -record.status)
-    frames = (record.exit_frame,) if record.exit_frame is not None else ()
+    frames: tuple[Frame, ...] = (record.exit_frame,) if record.exit_frame is not None else ()
     location = location_of(record.exit_frame, context)
     message = f": {_first_line(record.message)}" if record.message else ""
     if record.trace is not None and not record.trace.type.startswith("runpy."):

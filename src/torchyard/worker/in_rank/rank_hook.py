@@ -234,7 +234,7 @@ def _note_exit(status: "Any") -> None:
 
 def _callers(frame: "Any") -> "Any":
     """Where a frame is, and those that called it: a library may end the script."""
-    callers = []
+    callers = []  # type: Any
     while frame is not None and len(callers) < _MOST_CALLERS:
         callers.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
