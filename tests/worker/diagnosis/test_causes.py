@@ -31,6 +31,11 @@ MESSAGES = [
     ("bash: line 1: ./x.sh: /no/such: bad interpreter: No such file", "interpreter_missing"),
     ("/bin/bash: line 1: ./x: cannot execute: required file not found", "interpreter_missing"),
     ("/usr/bin/env: 'python\\r': No such file or directory", "interpreter_missing"),
+    ("Usage: train.py [OPTIONS]\n\nError: No such option '--stepz'.", "usage_error"),
+    ("Error: Invalid value for '--steps': 'x' is not a valid integer.", "usage_error"),
+    ("click.exceptions.MissingParameter: Missing parameter: steps", "usage_error"),
+    ("argparse.ArgumentError: argument --lr: expected one argument", "usage_error"),
+    ("train.cu(3): error: expected a declaration", None),
     ("bash: fork: retry: Resource temporarily unavailable", "too_many_processes"),
     ("/bin/sh: 1: Cannot fork", "too_many_processes"),
     ("RuntimeError: can't start new thread", "too_many_processes"),
@@ -235,7 +240,7 @@ def record(
     body = {
         "kind": "exception", "type": type_name, "message": message, "at": at, "started": at - 9,
         "traceback": f"Traceback (most recent call last):\n{line}{type_name}: {message}\n",
-        "pid": 70 + rank, "parent": 1, "status": None, "said": None, "place": None, **extra,
+        "pid": 70 + rank, "parent": 1, "status": None, "said": None, "callers": [], **extra,
     }  # fmt: skip
     (folder / f"{at:.3f}.json").write_text(json.dumps(body))
 
@@ -574,3 +579,93 @@ def test_an_exception_group_is_told_by_its_first_error() -> None:
     error = artifacts.original_error(group)
     assert error.title == "ValueError: bad shard 3"
     assert [(frame.file, frame.line) for frame in error.frames] == [("train.py", 4)]
+
+
+PARSER = "/usr/lib/python3.11/argparse.py"
+PARSED = [[PARSER, 2600, "exit"], [PARSER, 2613, "error"], ["/x/options.py", 9, "parse"]]
+
+
+@pytest.mark.parametrize(
+    ("callers", "log", "code", "words"),
+    [
+        (PARSED, "train.py: error: the warmup is too long", "usage_error",
+         "code 2: train.py: error: the warmup is too long (/x/options.py line 9, in parse)"),
+        (PARSED, "train.py: error: argument --lr: invalid float value: 'x'", "usage_error",
+         "invalid float value: 'x' (/x/options.py line 9, in parse)"),
+        ([PARSED[0], PARSED[2]], "error: see above", "exited",
+         "sys.exit (/x/options.py line 9, in parse), after it printed `error: see above`"),
+        ([PARSED[0], PARSED[1], ["/env/bin/tool", 8, "<module>"]], "tool: error: no such plan",
+         "usage_error", "code 2: tool: error: no such plan"),
+        ([PARSED[2]], "train.py: error: my own words", "exited", "sys.exit (/x/options.py line 9,"),
+    ],
+)  # fmt: skip
+def test_arguments_that_a_script_refuses_are_told_at_its_own_line(
+    context: DiagnosisContext, callers: list[Any], log: str, code: str, words: str
+) -> None:
+    record(context, 0, NOW, "", "", kind="exit", status=2, traceback="", callers=callers)
+    failure = diagnosis.diagnose(with_log(context, f"usage: train.py\n{log}\n", 2), context).failure
+    assert failure.code == code and words in failure.message
+
+
+def with_log(context: DiagnosisContext, text: str, code: int) -> RankExit:
+    log = context.work.parent / "log"
+    log.write_text(text)
+    return RankExit(Rank(0, 0, log, "log"), code, 0, 70, NOW)
+
+
+def test_an_argument_that_can_not_be_parsed_is_told_at_the_users_line(
+    context: DiagnosisContext,
+) -> None:
+    message = r"argument --plan: invalid choice: 'cosine\r' (choose from 'cosine')"
+    trace = f'  File "{PARSER}", line 5, in _check\n    raise\nargparse.ArgumentError: {message}\n'
+    record(
+        context, 0, NOW, "argparse.ArgumentError", message, kind="exit", status=2, callers=PARSED,
+        traceback=f"Traceback (most recent call last):\n{trace}",
+    )  # fmt: skip
+    said = "/bin/bash: line 1: STEPS: command not found\nrun.sh: line 3: cd: src: No such file"
+    failure = diagnosis.diagnose(with_log(context, f"{said}\n{trace}", 2), context).failure
+    assert failure.code == "usage_error" and "Windows line endings" in failure.hint
+    assert failure.message.endswith(
+        f"{message}, then sys.exit (/x/options.py line 9, in parse), after the shell said "
+        "`run.sh: line 3: cd: src: No such file`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "text"),
+    [
+        ("exited", "no data", "run.sh: line 3: note: all is well"),
+        ("exited", "sh: 1: x: not found", "sh: 1: x: not found"),
+        ("cuda_out_of_memory", "CUDA out of memory", "sh: 1: x: not found"),
+    ],
+)
+def test_what_a_shell_says_is_told_only_where_it_may_be_why(
+    code: str, message: str, text: str, context: DiagnosisContext
+) -> None:
+    record(context, 0, NOW, "", "", kind="exit", status=1, traceback="", said=message)
+    failure = diagnosis.diagnose(with_log(context, text, 1), context).failure
+    assert failure.code == code and "the shell said" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [("return _ForkingPickler.loads(buf)", True), ("self.check(buf)", False)],
+)
+def test_an_error_that_can_not_be_rebuilt_is_told_from_a_process_that_died(
+    line: str, is_told: bool, context: DiagnosisContext
+) -> None:
+    error = "TypeError: BadImage.__init__() missing 1 required positional argument: 'reason'"
+    start = "Traceback (most recent call last):\n"
+    file = "/usr/lib/python3.11/multiprocessing/connection.py"
+    inner = f'{start}  File "{file}", line 251, in recv\n    {line}\n{error}\n'
+    own = f'{start}  File "{context.work}/train.py", line 21, in main\n    pool.map(decode)\n'
+    message = "A process in the process pool was terminated abruptly"
+    title = "concurrent.futures.process.BrokenProcessPool"
+    record(
+        context, 0, NOW, title, message,
+        traceback=f"concurrent.futures.process._RemoteTraceback: \n'''\n{inner}'''\n\nThe above "
+        f"exception was the direct cause of the following one:\n\n{own}{title}: {message}\n",
+    )  # fmt: skip
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert f"{error} (train.py line 21, in main)" in failure.message
+    assert ("__reduce__" in failure.hint) == is_told

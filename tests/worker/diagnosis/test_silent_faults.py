@@ -20,6 +20,7 @@ def told(
     command: str = "python train.py",
     first: int = 0,
     alone: Sequence[int] = (),
+    apart: bool = False,
     **work: Any,
 ) -> list[str]:
     ranks = []
@@ -29,7 +30,8 @@ def told(
         log.write_text(text)
         records = folder / f"rank-{first + number}"
         records.mkdir(exist_ok=True)
-        (records / "7.left").write_text(f"{number} 1 {'alone' if number in alone else ''}")
+        how = "alone" if number in alone else "apart" if apart else ""
+        (records / "7.left").write_text(f"{number} 1 {how}")
         ranks.append(Rank(first + number, number, log, log.name))
     return list(silent_faults.notices(ranks, context, DoneWork(command, **work)))
 
@@ -179,3 +181,99 @@ def test_steps_that_are_missing_are_told(logs: list[str], words: str, tmp_path: 
 def test_only_a_few_are_told(tmp_path: Path) -> None:
     text = "".join(f"a{number} nan\n" * 3 for number in range(50))
     assert len(told(tmp_path, text)) == 3
+
+
+SAME = [f"training on part {rank}\n{STEPS}" for rank in range(3)]
+OTHERS = [STEPS, STEPS.replace("0.5000", "0.5001")]
+COARSE = ["".join(f"loss {1 / (step + 1):.1f}\n" for step in range(40))] * 2
+
+
+@pytest.mark.parametrize(
+    ("logs", "work", "is_told"),
+    [
+        (SAME, {}, True),
+        (SAME, {"apart": False}, False),
+        (SAME, {"command": "./train && python report.py"}, False),
+        (SAME, {"first": 3}, False),
+        (SAME[:1], {}, False),
+        (OTHERS, {}, False),
+        (COARSE, {}, False),
+        (["done 12.345\n" * 9] * 2, {}, False),
+    ],
+)
+def test_ranks_that_did_the_same_without_a_way_to_tell_each_other_are_told(
+    logs: list[str], work: dict[str, Any], is_told: bool, tmp_path: Path
+) -> None:
+    sentences = told(tmp_path, *logs, **({"apart": True} | work))
+    assert [each.partition(" and")[0] for each in sentences] == [
+        "3 ranks printed the same 7 values of `loss`,"
+    ] * is_told
+
+
+RESUMED = "resuming from last.pt at epoch 10\n"
+
+
+@pytest.mark.parametrize(
+    ("logs", "work", "is_told"),
+    [
+        ([RESUMED + "done\n"], {}, True),
+        (["hello\n", RESUMED], {}, True),
+        ([RESUMED + "loading\n" + RESUMED + "epoch 10: fine\n"], {}, False),
+        ([RESUMED + "train loss 0.25\n"], {}, False),
+        ([RESUMED + "100%|####| 3/3\n"], {}, False),
+        ([RESUMED + "".join(f"file {name} is written\n" for name in "abcdef")], {}, False),
+        # Only rank 0 prints what it does; another may do so on another node.
+        ([STEPS, RESUMED], {}, False),
+        ([RESUMED], {"is_whole": False}, False),
+        ([RESUMED], {"has_logged": True}, False),
+        (["resuming at epoch 0\n"], {}, False),
+        (["loaded the weights of epoch 10\npredicting\n"], {}, False),
+    ],
+)
+def test_ranks_that_show_no_work_after_they_resumed_are_told_once(
+    logs: list[str], work: dict[str, Any], is_told: bool, tmp_path: Path
+) -> None:
+    assert (
+        told(tmp_path, *logs, **work)
+        == [f"it printed `{RESUMED.strip()}`, and no epoch, step or figure after that"] * is_told
+    )
+
+
+def around(
+    level: float, falls: float = 0.0, lines: int = 100, name: str = "loss", scatter: float = 0.02
+) -> str:
+    return "".join(
+        f"step {step} {name} {level + level * scatter * (-1) ** step - falls * step / lines:.4f}\n"
+        for step in range(lines)
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (
+            around(0.6931),
+            "`loss` stays near 0.6931 in its 100 lines, the loss of guessing one of 2",
+        ),
+        (around(2.3026, name="train_loss"), "`train_loss` stays near 2.303"),
+        (around(0.6931, falls=0.002, scatter=0.0001), ""),
+        (around(0.6931, falls=0.2), ""),
+        (around(0.71), ""),
+        (around(0.6931) + "loss inf\nloss 0.6\n", ""),
+        (around(0.6931, lines=30), ""),
+        # As it should be for one that judges what another makes.
+        (around(0.6931, name="loss_d"), ""),
+        ("".join(f"epoch {n} val acc {0:.4f}\n" for n in range(10)), "`acc` is 0.0000 in all of"),
+        ("".join(f"epoch {n} val_acc {0:.4f}\n" for n in range(10)), "`val_acc` is 0.0000 in all"),
+        ("".join(f"epoch {n} val acc {0:.4f}\n" for n in range(9)), ""),
+        ("".join(f"step {n} acc {0:.4f}\n" for n in range(30)), ""),
+        ("".join(f"epoch {n} val acc {n / 9000:.4f}\n" for n in range(10)), ""),
+        ("".join(f"epoch {n} val errors 0\n" for n in range(30)), ""),
+    ],
+)
+def test_figures_of_a_model_that_learned_nothing_are_told(
+    log: str, words: str, tmp_path: Path
+) -> None:
+    sentences = told(tmp_path, log)
+    assert len(sentences) == bool(words)
+    assert all(words in each for each in sentences)

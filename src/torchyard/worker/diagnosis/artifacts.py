@@ -21,6 +21,7 @@ from torchyard.worker.in_rank.collectives_hook import ENDING
 
 _LOG_TAIL_BYTES = 64 << 10
 _MAX_RECORDS = 200
+_MAX_CALLERS = 100
 _MAX_RECORDS_BYTES = 4 << 20
 _MAX_STACKS = 20
 _MAX_BYTES = 128 << 10
@@ -35,6 +36,8 @@ _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
 _TERMINATE = "terminate called after throwing an instance of "
 _GROUP_START, _GROUP_BAR = "+---------------- 1 ----------------", re.compile(r"^ {2,40}\| ?")
+# How `concurrent.futures` ends the traceback of a child.
+_END_OF_TEXT = re.compile("\n(?:\"\"\"|''')")
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
 _WARNS = re.compile(
     r"^.{0,60}\b(?:WARNING|ERROR|CRITICAL)\b.{0,200}"
@@ -48,6 +51,13 @@ _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<me
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
 # Frames of libraries do not show where in the user's script an error occurred.
 _TEXT = "<string>"
+# Errors that only say that a child process failed.
+_REPORTS = ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
+            "BrokenProcessPool", "SystemExit")  # fmt: skip
+_WORKER_LOST = "exited unexpectedly"
+_PIPES = "/multiprocessing/"
+_PROGRAMS = "/bin/"
+_PARSER, _REFUSED = "/argparse.py", ["exit", "error"]
 _COLLECTIVES = "/torch/distributed/distributed_c10d.py"
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", _TEXT)
 
@@ -84,8 +94,9 @@ class Trace:
 class Record:
     """What a Python of the rank recorded about its exit; in_rank/rank_record.py has the fields.
 
-    `rank` is RANK as that Python saw it, which a launcher such as torchrun may have set, and
-    `has_peers` whether its WORLD_SIZE was more than 1.
+    `callers` are where it called `sys.exit`, then who called that function, and so on. `rank` is
+    RANK as that Python saw it, which a launcher such as torchrun may have set, and `has_peers`
+    whether its WORLD_SIZE was more than 1.
     """
 
     kind: str
@@ -96,7 +107,7 @@ class Record:
     trace: Trace | None
     status: int | None = None
     message: str = ""
-    exit_frame: tuple[str, int, str] | None = None
+    callers: tuple[Frame, ...] = ()
     rank: str = ""
     has_peers: bool = False
 
@@ -109,13 +120,28 @@ class Record:
     @property
     def is_of_script(self) -> bool:
         """Whether the user's own code ended it by `sys.exit`, not a library such as a launcher."""
-        return self.exit_frame is not None and not Frame(*self.exit_frame).is_library
+        return bool(self.callers) and not self.callers[0].is_library
+
+    @property
+    def exit_frame(self) -> Frame | None:
+        """The user's line that called `sys.exit`, or the library that did; of what a package
+        installs as a program there is none.
+        """
+        if self.is_of_script:
+            return self.callers[0]
+        users = (frame for frame in self.callers if not frame.is_library)
+        return next((frame for frame in users if _PROGRAMS not in frame.file), None)
+
+    @property
+    def refused_arguments(self) -> bool:
+        """Whether a parser of arguments ended it, or its caller by that, as they are wrong."""
+        return [frame.function for frame in self.callers[:2] if _PARSER in frame.file] == _REFUSED
 
 
 @dataclass(frozen=True)
 class Leaving:
     """A Python that left with code 0; `rank` as that Python saw it, `alone` if it used torch as one
-    of several ranks and called no collective.
+    of several ranks and called no collective, `apart` if it loaded nothing to reach others by.
     """
 
     rank: int
@@ -123,6 +149,7 @@ class Leaving:
     parent: int
     at: float
     alone: bool = False
+    apart: bool = False
 
 
 def records(folder: Path) -> list[Record]:
@@ -181,11 +208,11 @@ def leavings(folder: Path) -> list[Leaving]:
     except OSError:
         return []
     for file, at in files:
-        rank, parent, alone = (*text_of(file).split(" "), "", "", "")[:3]
+        rank, parent, how = (*text_of(file).split(" "), "", "", "")[:3]
         numbers = (rank, file.stem, parent)
         if all(_NUMBER.fullmatch(number) for number in numbers):
-            leaving = Leaving(int(rank), int(file.stem), int(parent), at, alone == "alone")
-            pythons.append(leaving)
+            is_alone, is_apart = how == "alone", how == "apart"
+            pythons.append(Leaving(int(rank), int(file.stem), int(parent), at, is_alone, is_apart))
     return pythons
 
 
@@ -330,12 +357,13 @@ def original_error(trace: Trace) -> Trace:
     for marker in (
         "Original Traceback",
         "terminated with the following error:",
-        '"""\n' + TRACEBACK_START,
+        f'"""\n{TRACEBACK_START}',
+        f"'''\n{TRACEBACK_START}",
     ):
         position = trace.text.rfind(marker)
         if position >= 0:
             start = trace.text.find("Traceback", position)
-            inner = _trace(trace.text[start:].partition('\n"""')[0])
+            inner = _trace(_END_OF_TEXT.split(trace.text[start:], 1)[0])
             if inner is not None and inner.frames:
                 return inner
     return trace
@@ -346,6 +374,11 @@ def chained_errors(trace: Trace) -> list[Trace]:
     blocks = trace.text.split(TRACEBACK_START)[1:-1]
     errors = (_trace(f"{TRACEBACK_START}{block}") for block in blocks)
     return [error for error in errors if error is not None]
+
+
+def is_of_unpickling(trace: Trace) -> bool:
+    """Whether it came of reading what another process of Python's multiprocessing sent."""
+    return any(_PIPES in frame.file and ".loads(" in frame.code for frame in trace.frames)
 
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
@@ -372,7 +405,6 @@ def _record(content: str) -> Record | None:
         trace = None
         if body["type"]:
             trace = Trace(str(body["type"]), str(body["message"]), tuple(_frames(text)), text)
-        exit_frame = body["place"]
         return Record(
             kind=str(body["kind"]),
             at=_moment(body["at"]),
@@ -382,14 +414,16 @@ def _record(content: str) -> Record | None:
             trace=trace,
             status=None if body["status"] is None else int(body["status"]),
             message=str(body["said"] or ""),
-            exit_frame=(str(exit_frame[0]), int(exit_frame[1]), str(exit_frame[2]))
-            if exit_frame
-            else None,
+            callers=tuple(_called_from(*caller) for caller in body["callers"][:_MAX_CALLERS]),
             rank=str(body.get("rank") or ""),
             has_peers=str(body.get("world_size") or "1") != "1",
         )
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None
+
+
+def _called_from(file: object, line: Any, function: object) -> Frame:
+    return Frame(str(file)[-_LONGEST_PATH:], int(line), str(function)[:_LONGEST_CODE])
 
 
 def _moment(seconds: Any) -> float:
@@ -404,9 +438,7 @@ def _moment(seconds: Any) -> float:
 
 
 def _is_report(trace: Trace) -> bool:
-    name = trace.type.rpartition(".")[2]
-    return name in ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
-                    "BrokenProcessPool", "SystemExit")  # fmt: skip
+    return trace.type.rpartition(".")[2] in _REPORTS or _WORKER_LOST in trace.message
 
 
 def _trace(text: str) -> Trace | None:

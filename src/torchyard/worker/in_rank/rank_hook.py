@@ -37,12 +37,15 @@ STACKS_SIGNAL = 57
 _STACK, _END, _QUIT = ".stack", ".end", ".quit"
 # Which rank it was, and who started it, of a Python that leaves with code 0.
 _LEFT = ".left"
+# A Python without these can tell no other process anything, nor have a program do it.
+_REACH_OTHERS = ("_socket", "_posixsubprocess", "mpi4py")
 # Those of `sys.excepthook`.
 _HOOK_ARGUMENTS = 3
 # Where a Python was that left by `os._exit` or SystemExit with another code.
 _PLACE = ".place"
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
 _MOST_SOURCE = 1000000
+_MOST_CALLERS = 30
 
 
 class _Life:
@@ -216,10 +219,9 @@ def _note_exit(status: "Any") -> None:
     if "multiprocessing" in code.co_filename:
         return  # A child's way to end: what went wrong there was printed before.
     if status is not None and status != 0:
-        caller_position = (code.co_filename, caller.f_lineno, code.co_name)
         # Made into text at once: to keep the exception would keep its frames and all they hold.
         _Life.exit = _recorder().describe(
-            _Life.started, "exit", *sys.exc_info(), status, caller_position
+            _Life.started, "exit", *sys.exc_info(), status, _callers(caller)
         )
     else:
         _Life.place = (caller.f_lineno, code)
@@ -228,6 +230,15 @@ def _note_exit(status: "Any") -> None:
         if frame.f_globals.get("__name__") == "__main__":
             _Life.at = (frame, frame.f_lasti)
         frame = frame.f_back
+
+
+def _callers(frame: "Any") -> "Any":
+    """Where a frame is, and those that called it: a library may end the script."""
+    callers = []  # type: Any
+    while frame is not None and len(callers) < _MOST_CALLERS:
+        callers.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return callers
 
 
 def _watch_threads() -> None:
@@ -325,7 +336,9 @@ def _note_leaving() -> None:
         return
     collectives = sys.modules.get(_COLLECTIVES)
     is_alone = collectives is not None and collectives.has_called_nothing()
-    _leave(_LEFT, f"{rank} {os.getppid()} {'alone' if is_alone else ''}")
+    is_apart = not any(name in sys.modules for name in _REACH_OTHERS)
+    how = "alone" if is_alone else "apart" if is_apart else ""
+    _leave(_LEFT, f"{rank} {os.getppid()} {how}")
 
 
 def _is_near_command() -> bool:
