@@ -39,10 +39,12 @@ _GROUP_START, _GROUP_BAR = "+---------------- 1 ----------------", re.compile(r"
 # How `concurrent.futures` ends the traceback of a child.
 _END_OF_TEXT = re.compile("\n(?:\"\"\"|''')")
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
+# `error` in small letters is often a figure: `test error 0.3`.
 _WARNS = re.compile(
-    r"^.{0,60}\b(?:WARNING|ERROR|CRITICAL)\b.{0,200}"
-    r"\b(?:fail\w{0,5}|could not|couldn't|cannot|can't|unable|no such"
-    r"|\w{0,40}(?:error|exception)s?)\b(?!\W{0,3}\d)",
+    r"^(?:.{0,60}\b(?:WARNING|CRITICAL|(?-i:ERROR))|\W{0,3}error)\b.{0,200}"
+    r"(?<!\b0 )(?<!\bno )\b(?:fail\w{0,5}|could not|couldn't|cannot|can't|unable|no such"
+    r"|\w{0,40}(?:error|exception)s?)\b"
+    r"(?!\W{0,3}(?:\d|(?:none|no|false)\s{0,3}(?:[,;.)]|$)))",
     re.IGNORECASE,
 )
 TRACEBACK_START = "Traceback (most recent call last):"
@@ -54,7 +56,7 @@ _TEXT = "<string>"
 # Errors that only say that a child process failed.
 _REPORTS = ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
             "BrokenProcessPool", "SystemExit")  # fmt: skip
-_WORKER_LOST = "exited unexpectedly"
+_WORKERS_LOST = re.compile(r"DataLoader worker \(pid\(s\) ([\d, ]{1,2000})\) exited unexpectedly")
 _PIPES = "/multiprocessing/"
 _PROGRAMS = "/bin/"
 _PARSER, _REFUSED = "/argparse.py", ["exit", "error"]
@@ -141,7 +143,7 @@ class Record:
 @dataclass(frozen=True)
 class Leaving:
     """A Python that left with code 0; `rank` as that Python saw it, `alone` if it used torch as one
-    of several ranks and called no collective, `apart` if it loaded nothing to reach others by.
+    of several ranks and called no collective.
     """
 
     rank: int
@@ -149,7 +151,6 @@ class Leaving:
     parent: int
     at: float
     alone: bool = False
-    apart: bool = False
 
 
 def records(folder: Path) -> list[Record]:
@@ -174,7 +175,8 @@ def decisive_record(
     """The record that explains a rank's exit, if any.
 
     This is the last one, because a shell continues after most errors. If it only reports that a
-    child process failed, the child's own record is used.
+    child process failed, the child's own record is used; so is that of a data-loader worker that
+    the message names by its pid.
     """
     fatal = [record for record in candidates if record.kind != "thread"]
     if signum:
@@ -186,7 +188,9 @@ def decisive_record(
         fatal = []
     last = fatal[-1] if fatal else None
     if last is not None and last.trace is not None and not _is_report(last.trace):
-        return last
+        lost_pids = _lost_workers(last.trace)
+        workers = (record for record in candidates if record.pid in lost_pids and record.trace)
+        return next((record for record in workers if record.at >= last.started), last)
     threads = [record for record in candidates if record.kind == "thread" and not signum]
     if last is None:
         return threads[-1] if threads and ended_at - threads[-1].at < _RECENT_S else None
@@ -208,11 +212,11 @@ def leavings(folder: Path) -> list[Leaving]:
     except OSError:
         return []
     for file, at in files:
-        rank, parent, how = (*text_of(file).split(" "), "", "", "")[:3]
+        rank, parent, alone = (*text_of(file).split(" "), "", "", "")[:3]
         numbers = (rank, file.stem, parent)
         if all(_NUMBER.fullmatch(number) for number in numbers):
-            is_alone, is_apart = how == "alone", how == "apart"
-            pythons.append(Leaving(int(rank), int(file.stem), int(parent), at, is_alone, is_apart))
+            leaving = Leaving(int(rank), int(file.stem), int(parent), at, alone == "alone")
+            pythons.append(leaving)
     return pythons
 
 
@@ -377,8 +381,12 @@ def chained_errors(trace: Trace) -> list[Trace]:
 
 
 def is_of_unpickling(trace: Trace) -> bool:
-    """Whether it came of reading what another process of Python's multiprocessing sent."""
-    return any(_PIPES in frame.file and ".loads(" in frame.code for frame in trace.frames)
+    """Whether what another process of Python's multiprocessing sent can't be made from its parts:
+    the call itself fails, not what it calls.
+    """
+    last = trace.frames[-1] if trace.frames else None
+    is_reading = last is not None and _PIPES in last.file and ".loads(" in last.code
+    return is_reading and trace.type == "TypeError"
 
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
@@ -438,7 +446,13 @@ def _moment(seconds: Any) -> float:
 
 
 def _is_report(trace: Trace) -> bool:
-    return trace.type.rpartition(".")[2] in _REPORTS or _WORKER_LOST in trace.message
+    return trace.type.rpartition(".")[2] in _REPORTS
+
+
+def _lost_workers(trace: Trace) -> list[int]:
+    """The pids of the data-loader workers that a script says it has lost."""
+    match = _WORKERS_LOST.search(trace.message)
+    return [int(pid) for pid in _NUMBER.findall(match[1])] if match else []
 
 
 def _trace(text: str) -> Trace | None:

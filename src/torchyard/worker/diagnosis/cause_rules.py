@@ -76,10 +76,11 @@ MEETING_FAILED = Rule(
 ARGUMENTS_REFUSED = Rule(
     "usage_error",
     r"error: (?:unrecognized arguments|the following arguments are required"
-    r"|argument |invalid choice)|^argparse\.ArgumentError: "
+    r"|argument [^\s:]{1,200}: |invalid choice)|^argparse\.ArgumentError: "
     r"|^click\.exceptions\.(?:UsageError|NoSuchOption|(?:Missing|Bad)\w{1,20}): "
     r"|^Error: (?:No such (?:option|command)|Missing (?:option|argument|parameter|command)"
-    r"|Invalid value for |Option '[^'\n]{1,100}' (?:requires|does not take)|Got unexpected extra )",
+    r"|Invalid value for ['\"]|Option '[^'\n]{1,100}' (?:requires|does not take)"
+    r"|Got unexpected extra )",
     "check the job's `command`: the script rejected its arguments; a value with quotes of its own, "
     "such as JSON, needs single quotes around it",
 )

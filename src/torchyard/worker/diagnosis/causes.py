@@ -86,8 +86,10 @@ WINDOWS_LINES = (
     "`\\r` is a carriage return: the file that this comes from, such as a shell script or a list, "
     "has Windows line endings; rewrite it by `sed -i 's/\\r$//' FILE`"
 )
-# As Python and shells write a value that ends in one.
-_CARRIAGE_RETURN = re.compile(r"\\r['\"]")
+# As Python and bash write a value that ends in one; bytes may be of a protocol that asks for it.
+_CARRIAGE_RETURN = re.compile(
+    r"(?<![bB])['\"][^'\"\n]{0,300}[^\\'\"\s]\\r['\"]|\$'[^'\n]{0,300}\\r'"
+)
 _MEMORY_LIMIT = re.compile(r"\bulimit\s+(?:-[A-Za-z]+\s+)*-[A-Za-z]*[vdm]")
 
 

@@ -37,8 +37,6 @@ STACKS_SIGNAL = 57
 _STACK, _END, _QUIT = ".stack", ".end", ".quit"
 # Which rank it was, and who started it, of a Python that leaves with code 0.
 _LEFT = ".left"
-# A Python without these can tell no other process anything, nor have a program do it.
-_REACH_OTHERS = ("_socket", "_posixsubprocess", "mpi4py")
 # Those of `sys.excepthook`.
 _HOOK_ARGUMENTS = 3
 # Where a Python was that left by `os._exit` or SystemExit with another code.
@@ -336,9 +334,7 @@ def _note_leaving() -> None:
         return
     collectives = sys.modules.get(_COLLECTIVES)
     is_alone = collectives is not None and collectives.has_called_nothing()
-    is_apart = not any(name in sys.modules for name in _REACH_OTHERS)
-    how = "alone" if is_alone else "apart" if is_apart else ""
-    _leave(_LEFT, f"{rank} {os.getppid()} {how}")
+    _leave(_LEFT, f"{rank} {os.getppid()} {'alone' if is_alone else ''}")
 
 
 def _is_near_command() -> bool:
