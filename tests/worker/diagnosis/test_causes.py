@@ -36,6 +36,10 @@ MESSAGES = [
     ("click.exceptions.MissingParameter: Missing parameter: steps", "usage_error"),
     ("argparse.ArgumentError: argument --lr: expected one argument", "usage_error"),
     ("train.cu(3): error: expected a declaration", None),
+    ('k.cu(12): error: argument of type "float *" is incompatible with "int *"', None),
+    ('train.py:3: error: argument 1 to "f" has incompatible type', None),
+    ("Error: Invalid value for variable", None),
+    ("tool: error: argument -b/--batch-size: expected one argument", "usage_error"),
     ("bash: fork: retry: Resource temporarily unavailable", "too_many_processes"),
     ("/bin/sh: 1: Cannot fork", "too_many_processes"),
     ("RuntimeError: can't start new thread", "too_many_processes"),
@@ -592,6 +596,10 @@ PARSED = [[PARSER, 2600, "exit"], [PARSER, 2613, "error"], ["/x/options.py", 9, 
          "code 2: train.py: error: the warmup is too long (/x/options.py line 9, in parse)"),
         (PARSED, "train.py: error: argument --lr: invalid float value: 'x'", "usage_error",
          "invalid float value: 'x' (/x/options.py line 9, in parse)"),
+        (PARSED, "train.py: error: the warmup is too long\nwandb: run finished", "usage_error",
+         "code 2: train.py: error: the warmup is too long (/x/options.py line 9, in parse)"),
+        (PARSED, "nothing said", "usage_error",
+         "code 2: sys.exit (/x/options.py line 9, in parse)"),
         ([PARSED[0], PARSED[2]], "error: see above", "exited",
          "sys.exit (/x/options.py line 9, in parse), after it printed `error: see above`"),
         ([PARSED[0], PARSED[1], ["/env/bin/tool", 8, "<module>"]], "tool: error: no such plan",
@@ -631,20 +639,103 @@ def test_an_argument_that_can_not_be_parsed_is_told_at_the_users_line(
     )
 
 
+def test_refused_arguments_are_told_only_where_they_ended_the_rank(
+    context: DiagnosisContext,
+) -> None:
+    # A script tried a program of another version, went on without it and ended itself.
+    record(context, 0, NOW - 2, "", "", kind="exit", status=2, traceback="", callers=PARSED)
+    log = "probe.py: error: unrecognized arguments: --json\nfalling back\ngiving up\n"
+    failure = diagnosis.diagnose(with_log(context, log, 3), context).failure
+    assert failure.code == "exited" and "printed `giving up`" in failure.message
+
+
 @pytest.mark.parametrize(
-    ("code", "message", "text"),
+    ("code", "message", "text", "is_told"),
     [
-        ("exited", "no data", "run.sh: line 3: note: all is well"),
-        ("exited", "sh: 1: x: not found", "sh: 1: x: not found"),
-        ("cuda_out_of_memory", "CUDA out of memory", "sh: 1: x: not found"),
+        ("exited", "no data", "run.sh: line 3: x: command not found", True),
+        ("exited", "no data", "/bin/sh: 1: x: not found", True),
+        ("exited", "no data", "run.sh: line 3: note: all is well", False),
+        ("exited", "no data", "settings.ini: 14: learning_rate: not found", False),
+        ("exited", "no data", "z.sh: line 3: x: command not found\n" + "step\n" * 50, False),
+        ("exited", "sh: 1: x: not found", "sh: 1: x: not found", False),
+        ("cuda_out_of_memory", "CUDA out of memory", "sh: 1: x: not found", False),
     ],
 )
 def test_what_a_shell_says_is_told_only_where_it_may_be_why(
-    code: str, message: str, text: str, context: DiagnosisContext
+    code: str, message: str, text: str, is_told: bool, context: DiagnosisContext
 ) -> None:
     record(context, 0, NOW, "", "", kind="exit", status=1, traceback="", said=message)
     failure = diagnosis.diagnose(with_log(context, text, 1), context).failure
-    assert failure.code == code and "the shell said" not in failure.message
+    assert failure.code == code and ("the shell said" in failure.message) == is_told
+
+
+def test_what_a_shell_says_is_not_told_of_an_error_of_the_script(context: DiagnosisContext) -> None:
+    record(context, 0, NOW, "ValueError", "lr must be positive")
+    exit = with_log(context, "run.sh: line 3: x: command not found\n", 1)
+    assert "the shell said" not in diagnosis.diagnose(exit, context).failure.message
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "is_told"),
+    [
+        ("ValueError", r"no such optimizer: 'adam\r'", True),
+        ("FileNotFoundError", r"[Errno 2] No such file or directory: 'train.txt\r'", True),
+        ("ValueError", r"delimiter must not be '\n' or '\r'", False),
+        ("ValueError", r"expected b'OK\r' from the instrument, got b''", False),
+        ("TimeoutError", r"expected 'OK\r' from the instrument, got ''", False),
+        ("torch.OutOfMemoryError", r"CUDA out of memory while encoding 'a\r'", False),
+    ],
+)
+def test_a_value_that_ends_in_a_carriage_return_points_at_its_file(
+    name: str, message: str, is_told: bool, context: DiagnosisContext
+) -> None:
+    record(context, 0, NOW, name, message)
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert ("Windows line endings" in failure.hint) == is_told
+
+
+def test_a_file_with_windows_line_endings_is_told_where_bash_finds_no_program(
+    context: DiagnosisContext,
+) -> None:
+    exit = with_log(context, "run.sh: line 2: $'\\r': command not found\n", 127)
+    failure = diagnosis.diagnose(exit, context).failure
+    assert failure.code == "command_not_found" and "Windows line endings" in failure.hint
+
+
+LOST_WORKER = "DataLoader worker (pid(s) 91, 92) exited unexpectedly"
+
+
+@pytest.mark.parametrize(
+    ("pid", "message", "code"),
+    [
+        (92, LOST_WORKER, "child_failed"),
+        # A probe of another program, which the script handled.
+        (81, LOST_WORKER, "data_worker_lost"),
+        (91, "the server (pid(s) 91) exited unexpectedly", "exception"),
+    ],
+)
+def test_the_error_of_a_lost_worker_is_told_and_no_other_childs(
+    pid: int, message: str, code: str, context: DiagnosisContext
+) -> None:
+    error = "before the current process has finished its bootstrapping phase"
+    record(context, 0, NOW - 2, "RuntimeError", error, pid=pid, parent=70)
+    record(context, 0, NOW, "RuntimeError", message)
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert failure.code == code and ("bootstrapping" in failure.message) == (code == "child_failed")
+
+
+def test_the_ranks_details_stay_where_another_ranks_model_is_named(
+    context: DiagnosisContext,
+) -> None:
+    message = (
+        "DDP expects same model across all ranks, but Rank 0 has 4 params, while rank 2 has "
+        "inconsistent 6 params."
+    )
+    record(context, 1, NOW, "RuntimeError", message, rank="0", world_size="4")
+    failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
+    assert failure is not None
+    assert failure.message.startswith("rank 2 has a model of 6 parameters (tensors) where")
+    assert failure.details["rank"] == 1 and failure.details["script_rank"] == 0
 
 
 @pytest.mark.parametrize(
@@ -669,3 +760,43 @@ def test_an_error_that_can_not_be_rebuilt_is_told_from_a_process_that_died(
     failure = diagnosis.diagnose(ended(0, NOW), context).failure
     assert f"{error} (train.py line 21, in main)" in failure.message
     assert ("__reduce__" in failure.hint) == is_told
+
+
+READ = (
+    '  File "/lib/python3.11/multiprocessing/queues.py", line 122, in get\n'
+    "    return _ForkingPickler.loads(res)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "error", "code"),
+    [
+        (READ, "TypeError: __init__() missing 1 required positional argument: 'x'", "child_failed"),
+        (READ, "ModuleNotFoundError: No module named 'zstd'", "import_failed"),
+        (
+            READ + '  File "/lib/python3.11/multiprocessing/reduction.py", line 164, in recvfds\n',
+            "RuntimeError: received 0 items of ancdata",
+            "too_many_files",
+        ),
+        (
+            READ + '  File "/site-packages/torch/multiprocessing/reductions.py", line 9, in f\n',
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 MiB",
+            "cuda_out_of_memory",
+        ),
+        (READ + '  File "/x/train.py", line 3, in build\n', "TypeError: bad shape", "exception"),
+    ],
+)
+def test_what_fails_while_another_process_is_read_keeps_its_cause(
+    frames: str, error: str, code: str, context: DiagnosisContext
+) -> None:
+    name = "torch.multiprocessing.spawn.ProcessRaisedException"
+    message = (
+        "\n\n-- Process 1 terminated with the following error:\n"
+        f"Traceback (most recent call last):\n{frames}{error}\n"
+    )
+    own = f'  File "{context.work}/train.py", line 21, in main\n    mp.spawn(work)\n'
+    traceback = f"Traceback (most recent call last):\n{own}{name}: {message}"
+    record(context, 0, NOW, name, message, traceback=traceback)
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert failure.code == code
+    assert ("__reduce__" in failure.hint) == (frames == READ and "TypeError" in error)

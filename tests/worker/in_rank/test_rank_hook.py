@@ -308,17 +308,3 @@ def test_an_exit_within_a_library_is_recorded_with_its_callers(
         (3, "parse"), (4, "<module>"),
     ]  # fmt: skip
     assert record.exit_frame == record.callers[2]
-
-
-@pytest.mark.parametrize(
-    ("line", "is_apart"), [("", True), ("import socket", False), ("import subprocess", False)]
-)
-def test_a_python_that_loads_nothing_to_reach_others_by_says_so(
-    line: str, is_apart: bool, packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", "3")
-    script = tmp_path / "script.py"
-    script.write_text(f"{line}\n")
-    run(script, packages, tmp_path / "errors")
-    (leaving,) = artifacts.leavings(tmp_path / "errors")
-    assert (leaving.rank, leaving.apart, leaving.alone) == (3, is_apart, False)

@@ -22,7 +22,8 @@ from torchyard.worker.launch.ranks import Rank
 
 # A loss has the words before it in its name, since `packet loss` is another one than `train loss`.
 _FIGURE = re.compile(
-    r"(?<![\w.])(?P<name>(?:[A-Za-z]{1,20} ){0,2}loss|[A-Za-z][\w/.-]{0,40})\s{0,3}[=:]?\s{0,3}"
+    r"(?<![\w.])(?P<name>(?:[A-Za-z]{1,20} ){0,2}loss(?![\w/.-])|[A-Za-z][\w/.-]{0,40})"
+    r"\s{0,3}[=:]?\s{0,3}"
     r"(?P<value>[-+]?(?:nan|inf(?:inity)?|\d{1,20}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?))(?![\w.%])",
     re.IGNORECASE,
 )
