@@ -31,6 +31,15 @@ MESSAGES = [
     ("bash: line 1: ./x.sh: /no/such: bad interpreter: No such file", "interpreter_missing"),
     ("/bin/bash: line 1: ./x: cannot execute: required file not found", "interpreter_missing"),
     ("/usr/bin/env: 'python\\r': No such file or directory", "interpreter_missing"),
+    ("Usage: train.py [OPTIONS]\n\nError: No such option '--stepz'.", "usage_error"),
+    ("Error: Invalid value for '--steps': 'x' is not a valid integer.", "usage_error"),
+    ("click.exceptions.MissingParameter: Missing parameter: steps", "usage_error"),
+    ("argparse.ArgumentError: argument --lr: expected one argument", "usage_error"),
+    ("train.cu(3): error: expected a declaration", None),
+    ('k.cu(12): error: argument of type "float *" is incompatible with "int *"', None),
+    ('train.py:3: error: argument 1 to "f" has incompatible type', None),
+    ("Error: Invalid value for variable", None),
+    ("tool: error: argument -b/--batch-size: expected one argument", "usage_error"),
     ("bash: fork: retry: Resource temporarily unavailable", "too_many_processes"),
     ("/bin/sh: 1: Cannot fork", "too_many_processes"),
     ("RuntimeError: can't start new thread", "too_many_processes"),
@@ -235,7 +244,7 @@ def record(
     body = {
         "kind": "exception", "type": type_name, "message": message, "at": at, "started": at - 9,
         "traceback": f"Traceback (most recent call last):\n{line}{type_name}: {message}\n",
-        "pid": 70 + rank, "parent": 1, "status": None, "said": None, "place": None, **extra,
+        "pid": 70 + rank, "parent": 1, "status": None, "said": None, "callers": [], **extra,
     }  # fmt: skip
     (folder / f"{at:.3f}.json").write_text(json.dumps(body))
 
@@ -574,3 +583,220 @@ def test_an_exception_group_is_told_by_its_first_error() -> None:
     error = artifacts.original_error(group)
     assert error.title == "ValueError: bad shard 3"
     assert [(frame.file, frame.line) for frame in error.frames] == [("train.py", 4)]
+
+
+PARSER = "/usr/lib/python3.11/argparse.py"
+PARSED = [[PARSER, 2600, "exit"], [PARSER, 2613, "error"], ["/x/options.py", 9, "parse"]]
+
+
+@pytest.mark.parametrize(
+    ("callers", "log", "code", "words"),
+    [
+        (PARSED, "train.py: error: the warmup is too long", "usage_error",
+         "code 2: train.py: error: the warmup is too long (/x/options.py line 9, in parse)"),
+        (PARSED, "train.py: error: argument --lr: invalid float value: 'x'", "usage_error",
+         "invalid float value: 'x' (/x/options.py line 9, in parse)"),
+        (PARSED, "train.py: error: the warmup is too long\nwandb: run finished", "usage_error",
+         "code 2: train.py: error: the warmup is too long (/x/options.py line 9, in parse)"),
+        (PARSED, "nothing said", "usage_error",
+         "code 2: sys.exit (/x/options.py line 9, in parse)"),
+        ([PARSED[0], PARSED[2]], "error: see above", "exited",
+         "sys.exit (/x/options.py line 9, in parse), after it printed `error: see above`"),
+        ([PARSED[0], PARSED[1], ["/env/bin/tool", 8, "<module>"]], "tool: error: no such plan",
+         "usage_error", "code 2: tool: error: no such plan"),
+        ([PARSED[2]], "train.py: error: my own words", "exited", "sys.exit (/x/options.py line 9,"),
+    ],
+)  # fmt: skip
+def test_arguments_that_a_script_refuses_are_told_at_its_own_line(
+    context: DiagnosisContext, callers: list[Any], log: str, code: str, words: str
+) -> None:
+    record(context, 0, NOW, "", "", kind="exit", status=2, traceback="", callers=callers)
+    failure = diagnosis.diagnose(with_log(context, f"usage: train.py\n{log}\n", 2), context).failure
+    assert failure.code == code and words in failure.message
+
+
+def with_log(context: DiagnosisContext, text: str, code: int) -> RankExit:
+    log = context.work.parent / "log"
+    log.write_text(text)
+    return RankExit(Rank(0, 0, log, "log"), code, 0, 70, NOW)
+
+
+def test_an_argument_that_can_not_be_parsed_is_told_at_the_users_line(
+    context: DiagnosisContext,
+) -> None:
+    message = r"argument --plan: invalid choice: 'cosine\r' (choose from 'cosine')"
+    trace = f'  File "{PARSER}", line 5, in _check\n    raise\nargparse.ArgumentError: {message}\n'
+    record(
+        context, 0, NOW, "argparse.ArgumentError", message, kind="exit", status=2, callers=PARSED,
+        traceback=f"Traceback (most recent call last):\n{trace}",
+    )  # fmt: skip
+    said = "/bin/bash: line 1: STEPS: command not found\nrun.sh: line 3: cd: src: No such file"
+    failure = diagnosis.diagnose(with_log(context, f"{said}\n{trace}", 2), context).failure
+    assert failure.code == "usage_error" and "Windows line endings" in failure.hint
+    assert failure.message.endswith(
+        f"{message}, then sys.exit (/x/options.py line 9, in parse), after the shell said "
+        "`run.sh: line 3: cd: src: No such file`"
+    )
+
+
+def test_refused_arguments_are_told_only_where_they_ended_the_rank(
+    context: DiagnosisContext,
+) -> None:
+    # A script tried a program of another version, went on without it and ended itself.
+    record(context, 0, NOW - 2, "", "", kind="exit", status=2, traceback="", callers=PARSED)
+    log = "probe.py: error: unrecognized arguments: --json\nfalling back\ngiving up\n"
+    failure = diagnosis.diagnose(with_log(context, log, 3), context).failure
+    assert failure.code == "exited" and "printed `giving up`" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "text", "is_told"),
+    [
+        ("exited", "no data", "run.sh: line 3: x: command not found", True),
+        ("exited", "no data", "/bin/sh: 1: x: not found", True),
+        ("exited", "no data", "run.sh: line 3: note: all is well", False),
+        ("exited", "no data", "settings.ini: 14: learning_rate: not found", False),
+        ("exited", "no data", "z.sh: line 3: x: command not found\n" + "step\n" * 50, False),
+        ("exited", "sh: 1: x: not found", "sh: 1: x: not found", False),
+        ("cuda_out_of_memory", "CUDA out of memory", "sh: 1: x: not found", False),
+    ],
+)
+def test_what_a_shell_says_is_told_only_where_it_may_be_why(
+    code: str, message: str, text: str, is_told: bool, context: DiagnosisContext
+) -> None:
+    record(context, 0, NOW, "", "", kind="exit", status=1, traceback="", said=message)
+    failure = diagnosis.diagnose(with_log(context, text, 1), context).failure
+    assert failure.code == code and ("the shell said" in failure.message) == is_told
+
+
+def test_what_a_shell_says_is_not_told_of_an_error_of_the_script(context: DiagnosisContext) -> None:
+    record(context, 0, NOW, "ValueError", "lr must be positive")
+    exit = with_log(context, "run.sh: line 3: x: command not found\n", 1)
+    assert "the shell said" not in diagnosis.diagnose(exit, context).failure.message
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "is_told"),
+    [
+        ("ValueError", r"no such optimizer: 'adam\r'", True),
+        ("FileNotFoundError", r"[Errno 2] No such file or directory: 'train.txt\r'", True),
+        ("ValueError", r"delimiter must not be '\n' or '\r'", False),
+        ("ValueError", r"expected b'OK\r' from the instrument, got b''", False),
+        ("TimeoutError", r"expected 'OK\r' from the instrument, got ''", False),
+        ("torch.OutOfMemoryError", r"CUDA out of memory while encoding 'a\r'", False),
+    ],
+)
+def test_a_value_that_ends_in_a_carriage_return_points_at_its_file(
+    name: str, message: str, is_told: bool, context: DiagnosisContext
+) -> None:
+    record(context, 0, NOW, name, message)
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert ("Windows line endings" in failure.hint) == is_told
+
+
+def test_a_file_with_windows_line_endings_is_told_where_bash_finds_no_program(
+    context: DiagnosisContext,
+) -> None:
+    exit = with_log(context, "run.sh: line 2: $'\\r': command not found\n", 127)
+    failure = diagnosis.diagnose(exit, context).failure
+    assert failure.code == "command_not_found" and "Windows line endings" in failure.hint
+
+
+LOST_WORKER = "DataLoader worker (pid(s) 91, 92) exited unexpectedly"
+
+
+@pytest.mark.parametrize(
+    ("pid", "message", "code"),
+    [
+        (92, LOST_WORKER, "child_failed"),
+        # A probe of another program, which the script handled.
+        (81, LOST_WORKER, "data_worker_lost"),
+        (91, "the server (pid(s) 91) exited unexpectedly", "exception"),
+    ],
+)
+def test_the_error_of_a_lost_worker_is_told_and_no_other_childs(
+    pid: int, message: str, code: str, context: DiagnosisContext
+) -> None:
+    error = "before the current process has finished its bootstrapping phase"
+    record(context, 0, NOW - 2, "RuntimeError", error, pid=pid, parent=70)
+    record(context, 0, NOW, "RuntimeError", message)
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert failure.code == code and ("bootstrapping" in failure.message) == (code == "child_failed")
+
+
+def test_the_ranks_details_stay_where_another_ranks_model_is_named(
+    context: DiagnosisContext,
+) -> None:
+    message = (
+        "DDP expects same model across all ranks, but Rank 0 has 4 params, while rank 2 has "
+        "inconsistent 6 params."
+    )
+    record(context, 1, NOW, "RuntimeError", message, rank="0", world_size="4")
+    failure = diagnosis.root_cause([ended(1, NOW)], context, NOW + 1)
+    assert failure is not None
+    assert failure.message.startswith("rank 2 has a model of 6 parameters (tensors) where")
+    assert failure.details["rank"] == 1 and failure.details["script_rank"] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [("return _ForkingPickler.loads(buf)", True), ("self.check(buf)", False)],
+)
+def test_an_error_that_can_not_be_rebuilt_is_told_from_a_process_that_died(
+    line: str, is_told: bool, context: DiagnosisContext
+) -> None:
+    error = "TypeError: BadImage.__init__() missing 1 required positional argument: 'reason'"
+    start = "Traceback (most recent call last):\n"
+    file = "/usr/lib/python3.11/multiprocessing/connection.py"
+    inner = f'{start}  File "{file}", line 251, in recv\n    {line}\n{error}\n'
+    own = f'{start}  File "{context.work}/train.py", line 21, in main\n    pool.map(decode)\n'
+    message = "A process in the process pool was terminated abruptly"
+    title = "concurrent.futures.process.BrokenProcessPool"
+    record(
+        context, 0, NOW, title, message,
+        traceback=f"concurrent.futures.process._RemoteTraceback: \n'''\n{inner}'''\n\nThe above "
+        f"exception was the direct cause of the following one:\n\n{own}{title}: {message}\n",
+    )  # fmt: skip
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert f"{error} (train.py line 21, in main)" in failure.message
+    assert ("__reduce__" in failure.hint) == is_told
+
+
+READ = (
+    '  File "/lib/python3.11/multiprocessing/queues.py", line 122, in get\n'
+    "    return _ForkingPickler.loads(res)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "error", "code"),
+    [
+        (READ, "TypeError: __init__() missing 1 required positional argument: 'x'", "child_failed"),
+        (READ, "ModuleNotFoundError: No module named 'zstd'", "import_failed"),
+        (
+            READ + '  File "/lib/python3.11/multiprocessing/reduction.py", line 164, in recvfds\n',
+            "RuntimeError: received 0 items of ancdata",
+            "too_many_files",
+        ),
+        (
+            READ + '  File "/site-packages/torch/multiprocessing/reductions.py", line 9, in f\n',
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 MiB",
+            "cuda_out_of_memory",
+        ),
+        (READ + '  File "/x/train.py", line 3, in build\n', "TypeError: bad shape", "exception"),
+    ],
+)
+def test_what_fails_while_another_process_is_read_keeps_its_cause(
+    frames: str, error: str, code: str, context: DiagnosisContext
+) -> None:
+    name = "torch.multiprocessing.spawn.ProcessRaisedException"
+    message = (
+        "\n\n-- Process 1 terminated with the following error:\n"
+        f"Traceback (most recent call last):\n{frames}{error}\n"
+    )
+    own = f'  File "{context.work}/train.py", line 21, in main\n    mp.spawn(work)\n'
+    traceback = f"Traceback (most recent call last):\n{own}{name}: {message}"
+    record(context, 0, NOW, name, message, traceback=traceback)
+    failure = diagnosis.diagnose(ended(0, NOW), context).failure
+    assert failure.code == code
+    assert ("__reduce__" in failure.hint) == (frames == READ and "TypeError" in error)

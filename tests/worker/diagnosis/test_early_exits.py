@@ -74,7 +74,7 @@ def _record(folder: Path, of_rank: int, pid: int, parent: int, rank: int, after_
         "traceback": LOST,
     }
     body |= {"at": AT + after_s, "started": AT, "pid": pid, "parent": parent, "rank": str(rank)}
-    body |= {"status": None, "said": None, "place": None, "world_size": "2"}
+    body |= {"status": None, "said": None, "callers": [], "world_size": "2"}
     (records / f"{pid}.json").write_text(json.dumps(body))
 
 

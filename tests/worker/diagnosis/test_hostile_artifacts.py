@@ -55,7 +55,7 @@ def record(**fields: Any) -> dict[str, Any]:
         "parent": 1,
         "status": None,
         "said": "",
-        "place": None,
+        "callers": [],
     }
     return {**base, **fields}
 
@@ -124,7 +124,9 @@ def test_many_records_and_stacks_are_read_up_to_a_limit(node: Node) -> None:
         {"pid": float("inf")},
         {"status": "9" * 5000},
         {"type": {"a": 1}, "message": ["x"]},
-        {"place": ["a"]},
+        {"callers": ["a"]},
+        {"callers": 7},
+        {"callers": [["a", "b", "c"]]},
     ],
     ids=lambda fields: str(fields)[:30],
 )

@@ -116,15 +116,15 @@ def test_what_the_rank_recorded_goes_before_what_its_launcher_says(tmp_path: Pat
 
 
 def test_the_scripts_own_exit_goes_before_the_launchers(tmp_path: Path) -> None:
-    _record(tmp_path, "exit", status=3, rank="2", place=["train.py", 8, "<module>"])
+    _record(tmp_path, "exit", status=3, rank="2", callers=[["train.py", 8, "<module>"]])
     launcher = "/env/lib/python3.11/site-packages/deepspeed/launcher/launch.py"
-    _record(tmp_path, "exit", status=3, started=time.time() - 5, place=[launcher, 9, "main"])
+    _record(tmp_path, "exit", status=3, started=time.time() - 5, callers=[[launcher, 9, "main"]])
     message = _failure(tmp_path, _DEEPSPEED.format(code=3), exit_code=3).message
     assert message == "rank 2 on node 0 exited with code 3: sys.exit (train.py line 8)"
 
 
 def test_the_scripts_own_code_is_told_where_its_launcher_has_another(tmp_path: Path) -> None:
-    _record(tmp_path, "exit", status=3, rank="2", world_size="4", place=["train.py", 8, "f"])
+    _record(tmp_path, "exit", status=3, rank="2", world_size="4", callers=[["train.py", 8, "f"]])
     started = time.time() - 5
     _record(tmp_path, error=ChildFailedError(_LIST.format(code=3)), started=started)
     log = "Traceback (most recent call last):\n    raise ChildFailedError(\n"

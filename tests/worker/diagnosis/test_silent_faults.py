@@ -177,5 +177,78 @@ def test_steps_that_are_missing_are_told(logs: list[str], words: str, tmp_path: 
 
 
 def test_only_a_few_are_told(tmp_path: Path) -> None:
-    text = "".join(f"a{number} nan\n" * 3 for number in range(50))
+    text = "".join(f"loss{number} nan\n" * 3 for number in range(50))
     assert len(told(tmp_path, text)) == 3
+
+
+def epochs(line: str, count: int = 30) -> str:
+    """Lines of a training that goes well; `{n}` is the number, `{loss}` a loss that falls."""
+    return "".join(line.format(n=n, loss=f"{1 / (n + 1):.4f}") + "\n" for n in range(count))
+
+
+RIGHT_LOGS = {
+    "losses of GANs at equilibrium": epochs("epoch {n} D loss: 0.6931 G loss: 0.6940"),
+    "pretraining at 2.302": epochs("step {n} loss 2.30{n:02d}", 60),
+    "a hit rate near one half": epochs("epoch {n} val_loss 0.692{n:02d} hit_rate 0.51{n:02d}", 60),
+    "no accuracy lost": epochs("layer {n}: test accuracy_drop 0.0000"),
+    "an attack that succeeds": epochs("eps {n}/255: robust test accuracy 0.0000", 10),
+    "classes that were forgotten": epochs("epoch {n} val forget_acc 0.0000"),
+    "all is said after resuming": "resuming at epoch 10/10: training is complete\nreport written\n",
+    "a table after resuming": "Resumed at epoch 3\n|  4 | 0.25 | 0.91 |\n",
+    "a word about the next job": epochs("epoch {n} loss {loss}")
+    + "next job continues at epoch 9\n",
+    "the scale of mixed precision": epochs("step {n} loss {loss} loss_scale 65536"),
+    "a scale that grows": epochs("step {n} loss {loss} loss_scale=1{n:015d}"),
+    "a part of the loss that is off": epochs("epoch {n} loss {loss} aux_loss 0.0000 reg loss 0.0"),
+    "a validation that is easy": epochs("epoch {n} train_loss {loss} val_loss 0.0000"),
+    "a validation told beside the loss": epochs("train loss {loss} val loss 0.0000"),
+    "packets": epochs("probe {n}: packet_loss 0") + epochs("probe {n}: packet loss 0"),
+    "a price": epochs("day {n} stop_loss 98.50"),
+    "a critic's loss, as returns grow": "".join(f"value_loss {1.5**n:.3f}\n" for n in range(30)),
+    "a sum": "".join(f"total_loss {1 + n * 0.9:.3f} running loss {1 + n}\n" for n in range(200)),
+    "huge losses": "".join(f"loss 1.7{n % 7}e308\n" for n in range(60)),
+    "classes without images": epochs("class {n} iou nan"),
+    "a score of one class": epochs("epoch {n} loss {loss} val auc nan (one class only)"),
+    "no best one so far": epochs("step {n} loss {loss} best inf best_loss inf best val loss inf"),
+    "none skipped": epochs("shard {n}: 1000 read, 0 skipped", 4),
+    "none skipped, by name": epochs("shard {n}: skipped 0, skipped: 0, no overflow", 4),
+    "no overflow": epochs("step {n} overflow: False loss {loss}", 6),
+    "an error and no failures": epochs("epoch {n} error 0.3{n}, 0 failed", 4),
+    "an error rate": epochs("epoch {n} test error 0.3{n} (error rate on the held-out set)", 4),
+    "an error rate at the start": epochs("error 0.3{n} of 1000, 0 failed", 4),
+    "nothing wrong": epochs("ERROR count: 0 failures, failed: no, errors: none", 4),
+    "no samples dropped": epochs("epoch {n}: dropped 0 samples, loss {loss}", 5),
+    "losses by number": epochs("step {n} loss1 {loss} loss2 0.0000 loss-3 0"),
+    "a constant reward": epochs("episode {n} reward 200.0 loss {loss}"),
+}
+
+
+@pytest.mark.parametrize("log", RIGHT_LOGS.values(), ids=RIGHT_LOGS)
+def test_nothing_is_told_of_a_right_program(log: str, tmp_path: Path) -> None:
+    assert not told(tmp_path, log)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ERROR: the upload failed: No space left on device", "`ERROR: the upload failed"),
+        ("error: could not save", "`error: could not save"),
+        ("12:03 [WARNING] no such file", "`12:03 [WARNING] no such file"),
+        ("[epoch 2] warning: cannot save", "`[epoch 2] warning: cannot save"),
+        ("batch skipped", "`batch skipped"),
+        ("Train Loss: nan | Val Loss: 0.5", "`Train Loss` is NaN"),
+        ("contrastive_loss nan", "`contrastive_loss` is NaN"),
+        ("train loss 0.0000", "`train loss` is 0.0000 in all of its 30 lines"),
+        ("val_loss 0.5123", "`val_loss` is 0.5123 in all of its 30 lines"),
+    ],
+)
+def test_what_is_wrong_in_every_line_is_told(line: str, words: str, tmp_path: Path) -> None:
+    (sentence,) = told(tmp_path, f"{line}\n" * 30)
+    assert sentence.startswith(f"rank 0: {words}")
+
+
+def test_a_rule_that_fails_silences_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sentence,) = told(tmp_path, "loss nan\n" * 3, lost_figures={"accuracy": ({}, 3)})
+    assert "`loss` is NaN" in sentence and "KeyError" in capsys.readouterr().err

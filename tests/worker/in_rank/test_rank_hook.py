@@ -292,3 +292,19 @@ def test_a_record_is_bounded(tmp_path: Path) -> None:
     rank_record.save(str(tmp_path), record)
     (file,) = tmp_path.glob("*.json")
     assert file.stat().st_size < 100_000
+
+
+def test_an_exit_within_a_library_is_recorded_with_its_callers(
+    packages: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import argparse\ndef parse():\n    argparse.ArgumentParser().error('too long')\nparse()\n"
+    )
+    run(script, packages, tmp_path / "errors")
+    (record,) = artifacts.records(tmp_path / "errors")
+    assert record.refused_arguments and not record.is_of_script
+    assert [(frame.line, frame.function) for frame in record.callers[2:]] == [
+        (3, "parse"), (4, "<module>"),
+    ]  # fmt: skip
+    assert record.exit_frame == record.callers[2]

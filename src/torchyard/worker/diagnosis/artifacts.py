@@ -21,6 +21,7 @@ from torchyard.worker.in_rank.collectives_hook import ENDING
 
 _LOG_TAIL_BYTES = 64 << 10
 _MAX_RECORDS = 200
+_MAX_CALLERS = 100
 _MAX_RECORDS_BYTES = 4 << 20
 _MAX_STACKS = 20
 _MAX_BYTES = 128 << 10
@@ -35,11 +36,15 @@ _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
 _TERMINATE = "terminate called after throwing an instance of "
 _GROUP_START, _GROUP_BAR = "+---------------- 1 ----------------", re.compile(r"^ {2,40}\| ?")
+# How `concurrent.futures` ends the traceback of a child.
+_END_OF_TEXT = re.compile("\n(?:\"\"\"|''')")
 _CHILD = re.compile(r"^Process [\w-]{1,60}(?::\d{1,9}){0,4}:\n(?=Traceback )", re.MULTILINE)
+# `error` in small letters is often a figure: `test error 0.3`.
 _WARNS = re.compile(
-    r"^.{0,60}\b(?:WARNING|ERROR|CRITICAL)\b.{0,200}"
-    r"\b(?:fail\w{0,5}|could not|couldn't|cannot|can't|unable|no such"
-    r"|\w{0,40}(?:error|exception)s?)\b(?!\W{0,3}\d)",
+    r"^(?:.{0,60}\b(?:WARNING|CRITICAL|(?-i:ERROR))|\W{0,3}error)\b.{0,200}"
+    r"(?<!\b0 )(?<!\bno )\b(?:fail\w{0,5}|could not|couldn't|cannot|can't|unable|no such"
+    r"|\w{0,40}(?:error|exception)s?)\b"
+    r"(?!\W{0,3}(?:\d|(?:none|no|false)\s{0,3}(?:[,;.)]|$)))",
     re.IGNORECASE,
 )
 TRACEBACK_START = "Traceback (most recent call last):"
@@ -48,6 +53,13 @@ _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<me
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
 # Frames of libraries do not show where in the user's script an error occurred.
 _TEXT = "<string>"
+# Errors that only say that a child process failed.
+_REPORTS = ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
+            "BrokenProcessPool", "SystemExit")  # fmt: skip
+_WORKERS_LOST = re.compile(r"DataLoader worker \(pid\(s\) ([\d, ]{1,2000})\) exited unexpectedly")
+_PIPES = "/multiprocessing/"
+_PROGRAMS = "/bin/"
+_PARSER, _REFUSED = "/argparse.py", ["exit", "error"]
 _COLLECTIVES = "/torch/distributed/distributed_c10d.py"
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", _TEXT)
 
@@ -84,8 +96,9 @@ class Trace:
 class Record:
     """What a Python of the rank recorded about its exit; in_rank/rank_record.py has the fields.
 
-    `rank` is RANK as that Python saw it, which a launcher such as torchrun may have set, and
-    `has_peers` whether its WORLD_SIZE was more than 1.
+    `callers` are where it called `sys.exit`, then who called that function, and so on. `rank` is
+    RANK as that Python saw it, which a launcher such as torchrun may have set, and `has_peers`
+    whether its WORLD_SIZE was more than 1.
     """
 
     kind: str
@@ -96,7 +109,7 @@ class Record:
     trace: Trace | None
     status: int | None = None
     message: str = ""
-    exit_frame: tuple[str, int, str] | None = None
+    callers: tuple[Frame, ...] = ()
     rank: str = ""
     has_peers: bool = False
 
@@ -109,7 +122,22 @@ class Record:
     @property
     def is_of_script(self) -> bool:
         """Whether the user's own code ended it by `sys.exit`, not a library such as a launcher."""
-        return self.exit_frame is not None and not Frame(*self.exit_frame).is_library
+        return bool(self.callers) and not self.callers[0].is_library
+
+    @property
+    def exit_frame(self) -> Frame | None:
+        """The user's line that called `sys.exit`, or the library that did; of what a package
+        installs as a program there is none.
+        """
+        if self.is_of_script:
+            return self.callers[0]
+        users = (frame for frame in self.callers if not frame.is_library)
+        return next((frame for frame in users if _PROGRAMS not in frame.file), None)
+
+    @property
+    def refused_arguments(self) -> bool:
+        """Whether a parser of arguments ended it, or its caller by that, as they are wrong."""
+        return [frame.function for frame in self.callers[:2] if _PARSER in frame.file] == _REFUSED
 
 
 @dataclass(frozen=True)
@@ -147,7 +175,8 @@ def decisive_record(
     """The record that explains a rank's exit, if any.
 
     This is the last one, because a shell continues after most errors. If it only reports that a
-    child process failed, the child's own record is used.
+    child process failed, the child's own record is used; so is that of a data-loader worker that
+    the message names by its pid.
     """
     fatal = [record for record in candidates if record.kind != "thread"]
     if signum:
@@ -159,7 +188,9 @@ def decisive_record(
         fatal = []
     last = fatal[-1] if fatal else None
     if last is not None and last.trace is not None and not _is_report(last.trace):
-        return last
+        lost_pids = _lost_workers(last.trace)
+        workers = (record for record in candidates if record.pid in lost_pids and record.trace)
+        return next((record for record in workers if record.at >= last.started), last)
     threads = [record for record in candidates if record.kind == "thread" and not signum]
     if last is None:
         return threads[-1] if threads and ended_at - threads[-1].at < _RECENT_S else None
@@ -330,12 +361,13 @@ def original_error(trace: Trace) -> Trace:
     for marker in (
         "Original Traceback",
         "terminated with the following error:",
-        '"""\n' + TRACEBACK_START,
+        f'"""\n{TRACEBACK_START}',
+        f"'''\n{TRACEBACK_START}",
     ):
         position = trace.text.rfind(marker)
         if position >= 0:
             start = trace.text.find("Traceback", position)
-            inner = _trace(trace.text[start:].partition('\n"""')[0])
+            inner = _trace(_END_OF_TEXT.split(trace.text[start:], 1)[0])
             if inner is not None and inner.frames:
                 return inner
     return trace
@@ -346,6 +378,15 @@ def chained_errors(trace: Trace) -> list[Trace]:
     blocks = trace.text.split(TRACEBACK_START)[1:-1]
     errors = (_trace(f"{TRACEBACK_START}{block}") for block in blocks)
     return [error for error in errors if error is not None]
+
+
+def is_of_unpickling(trace: Trace) -> bool:
+    """Whether what another process of Python's multiprocessing sent can't be made from its parts:
+    the call itself fails, not what it calls.
+    """
+    last = trace.frames[-1] if trace.frames else None
+    is_reading = last is not None and _PIPES in last.file and ".loads(" in last.code
+    return is_reading and trace.type == "TypeError"
 
 
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
@@ -372,7 +413,6 @@ def _record(content: str) -> Record | None:
         trace = None
         if body["type"]:
             trace = Trace(str(body["type"]), str(body["message"]), tuple(_frames(text)), text)
-        exit_frame = body["place"]
         return Record(
             kind=str(body["kind"]),
             at=_moment(body["at"]),
@@ -382,14 +422,16 @@ def _record(content: str) -> Record | None:
             trace=trace,
             status=None if body["status"] is None else int(body["status"]),
             message=str(body["said"] or ""),
-            exit_frame=(str(exit_frame[0]), int(exit_frame[1]), str(exit_frame[2]))
-            if exit_frame
-            else None,
+            callers=tuple(_called_from(*caller) for caller in body["callers"][:_MAX_CALLERS]),
             rank=str(body.get("rank") or ""),
             has_peers=str(body.get("world_size") or "1") != "1",
         )
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None
+
+
+def _called_from(file: object, line: Any, function: object) -> Frame:
+    return Frame(str(file)[-_LONGEST_PATH:], int(line), str(function)[:_LONGEST_CODE])
 
 
 def _moment(seconds: Any) -> float:
@@ -404,9 +446,13 @@ def _moment(seconds: Any) -> float:
 
 
 def _is_report(trace: Trace) -> bool:
-    name = trace.type.rpartition(".")[2]
-    return name in ("ChildFailedError", "CalledProcessError", "ProcessExitedException",
-                    "BrokenProcessPool", "SystemExit")  # fmt: skip
+    return trace.type.rpartition(".")[2] in _REPORTS
+
+
+def _lost_workers(trace: Trace) -> list[int]:
+    """The pids of the data-loader workers that a script says it has lost."""
+    match = _WORKERS_LOST.search(trace.message)
+    return [int(pid) for pid in _NUMBER.findall(match[1])] if match else []
 
 
 def _trace(text: str) -> Trace | None:

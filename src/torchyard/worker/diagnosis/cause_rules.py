@@ -58,12 +58,31 @@ WRONG_TEXT_COMPILED = Rule(
     "a text that the script compiles, as by `eval` or `exec`, is not valid Python: see what it "
     "gets there",
 )
+CANNOT_BE_REBUILT = Rule(
+    "child_failed",
+    r"(?!)",
+    "a process sent what can't be unpickled here: an exception is rebuilt from its `args`, so give "
+    "`super().__init__` what its own `__init__` takes, or define `__reduce__`",
+)
 MEETING_FAILED = Rule(
     RENDEZVOUS_FAILED,
     r"(?!)",
     "the rank could not connect to the address at which the ranks meet: is MASTER_ADDR with "
     "MASTER_PORT, or what `init_process_group` gets, the same for all ranks and of this run",
     consequence=True,
+)
+
+# Also what the script itself finds wrong with them, in its own words.
+ARGUMENTS_REFUSED = Rule(
+    "usage_error",
+    r"error: (?:unrecognized arguments|the following arguments are required"
+    r"|argument [^\s:]{1,200}: |invalid choice)|^argparse\.ArgumentError: "
+    r"|^click\.exceptions\.(?:UsageError|NoSuchOption|(?:Missing|Bad)\w{1,20}): "
+    r"|^Error: (?:No such (?:option|command)|Missing (?:option|argument|parameter|command)"
+    r"|Invalid value for ['\"]|Option '[^'\n]{1,100}' (?:requires|does not take)"
+    r"|Got unexpected extra )",
+    "check the job's `command`: the script rejected its arguments; a value with quotes of its own, "
+    "such as JSON, needs single quotes around it",
 )
 
 RULES: tuple[Rule, ...] = (
@@ -235,6 +254,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "child_failed",
+        r"before the\s{1,40}current process has finished its bootstrapping phase",
+        "a process that the script spawns runs the script's file again: put what starts processes, "
+        'and what shall run once, below `if __name__ == "__main__":`',
+    ),
+    Rule(
+        "child_failed",
         r"ChildFailedError|ProcessExitedException|CalledProcessError|BrokenProcessPool"
         r"|terminated abruptly|non-zero exit status",
         "see the output above: the child process shows why it failed",
@@ -361,6 +386,7 @@ RULES: tuple[Rule, ...] = (
         "environment; or one of your files may shadow a package of the same name",
     ),
     # What shows these is the traceback; diagnosis.py tells them apart.
+    CANNOT_BE_REBUILT,
     MEETING_FAILED,
     WRONG_PROGRAM_IN_COMMAND,
     WRONG_PROGRAM_FROM_INPUT,
@@ -400,12 +426,7 @@ RULES: tuple[Rule, ...] = (
         r"Error\(s\) in loading state_dict",
         "the checkpoint belongs to another model: see the missing and unexpected keys",
     ),
-    Rule(
-        "usage_error",
-        r"error: (?:unrecognized arguments|the following arguments are required"
-        r"|argument |invalid choice)",
-        "check the job's `command`: the script rejected its arguments",
-    ),
+    ARGUMENTS_REFUSED,
 )
 
 # Codes that are not found by a pattern; the page in the docs lists them too.

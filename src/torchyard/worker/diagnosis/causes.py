@@ -82,12 +82,25 @@ RANKS_ON_ONE_PORT = (
     "rank {} of this job listens on port {}: let one rank of a node bind it, add the rank to the "
     "port's number, or bind port 0 to get a free one"
 )
+WINDOWS_LINES = (
+    "`\\r` is a carriage return: the file that this comes from, such as a shell script or a list, "
+    "has Windows line endings; rewrite it by `sed -i 's/\\r$//' FILE`"
+)
+# As Python and bash write a value that ends in one; bytes may be of a protocol that asks for it.
+_CARRIAGE_RETURN = re.compile(
+    r"(?<![bB])['\"][^'\"\n]{0,300}[^\\'\"\s]\\r['\"]|\$'[^'\n]{0,300}\\r'"
+)
 _MEMORY_LIMIT = re.compile(r"\bulimit\s+(?:-[A-Za-z]+\s+)*-[A-Za-z]*[vdm]")
 
 
 def limits_memory(command: str) -> bool:
     """Whether a command limits the memory that its programs may have."""
     return bool(_MEMORY_LIMIT.search(command))
+
+
+def ends_in_carriage_return(text: str) -> bool:
+    """Whether a value that an error quotes does."""
+    return bool(_CARRIAGE_RETURN.search(text))
 
 
 @dataclass(frozen=True)

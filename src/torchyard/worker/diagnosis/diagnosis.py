@@ -21,9 +21,19 @@ from typing import Any
 
 from torchyard.shared import disk, failures
 from torchyard.shared.failures import Failure
-from torchyard.worker.diagnosis import artifacts, causes, launched_ranks, programs
+from torchyard.worker.diagnosis import (
+    artifacts,
+    causes,
+    launched_ranks,
+    programs,
+    unlike_ranks,
+)
 from torchyard.worker.diagnosis.artifacts import Frame, Record, Trace
-from torchyard.worker.diagnosis.cause_rules import MEETING_FAILED
+from torchyard.worker.diagnosis.cause_rules import (
+    ARGUMENTS_REFUSED,
+    CANNOT_BE_REBUILT,
+    MEETING_FAILED,
+)
 from torchyard.worker.diagnosis.context import DiagnosisContext, iso_time
 from torchyard.worker.diagnosis.launched_ranks import LaunchedRank
 from torchyard.worker.launch.ranks import RankExit
@@ -47,6 +57,20 @@ _SHARED_MEMORY = Path("/dev/shm")
 # That of shells for a program that does not exist.
 _NOT_FOUND = 127
 _JUST_NOW_S = 1.0
+# As `argparse` introduces why it ends a script.
+_PARSER_SAID = ": error: "
+# What a shell says where it goes on: a program that does not exist, or a folder.
+_SHELL_SAID = re.compile(
+    r"^(?:\S{1,200}: line \d{1,6}: (?:[^\s:]{1,200}: command not found|cd: [^\n]{1,300})"
+    r"|(?:(?:\S{1,200}/)?(?:da)?sh|\S{1,200}\.sh): \d{1,6}: (?:[^\s:]{1,200}: not found"
+    r"|cd: [^\n]{1,300}))$",
+    re.MULTILINE,
+)
+# Of these causes that may be why.
+_OF_SURROUNDINGS = ("exited", "file_missing", "import_failed", "not_distributed", "rank_failed",
+                    "script_missing", "usage_error")  # fmt: skip
+# Of these the value that an error quotes may be one that a file gives to the script.
+_OF_VALUES = ("command_not_found", "file_missing", "script_missing", "usage_error")
 # As torch.multiprocessing names the one of its processes that failed.
 _SPAWNED = re.compile(
     r"\.Process(?:Raised|Exited)Exception:\s{1,9}(?:-- Process|process) (\d{1,9}) terminated"
@@ -98,7 +122,12 @@ def root_cause(
             _is_after_effect(each, diagnoses), failures.vagueness(each.failure.code), each.at
         ),
     )  # fmt: skip
-    return _with_early_exit(first, exits, context)
+    failure = _with_early_exit(first, exits, context)
+    errors = [(each.rank, str(each.failure.details["exception"])) for each in diagnoses]
+    if unlike := unlike_ranks.other_model(errors, str(failure.details["exception"])):
+        message = f"{unlike}; then: {failure.message}"
+        return Failure(failure.code, message, failure.hint, failure.exit_code, failure.details)
+    return failure
 
 
 def _with_early_exit(
@@ -198,6 +227,11 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
         is_silent = record is not None and not record.message
         if is_last and is_silent:
             finding = _replaced(finding, what=finding.what + _after_last_line(tail))
+    last_lines = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
+    said = _SHELL_SAID.findall(last_lines) if finding.code in _OF_SURROUNDINGS else []
+    if said and said[-1] not in finding.what:
+        after = f", after the shell said `{said[-1][:_TITLE]}`"
+        finding = _replaced(finding, what=finding.what + after)
     finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail, launched)
 
@@ -353,6 +387,12 @@ def _from_trace(exit: RankExit, context: DiagnosisContext, trace: Trace) -> _Fin
         match = causes.match_text(f": {causes.FORK_REFUSED}", has_peers=False)
     elif original.type in causes.SYNTAX_ERRORS:
         match = causes.match_syntax_error([frame.file for frame in original.frames]) or match
+    elif (
+        (match is None or match.code == CANNOT_BE_REBUILT.code)
+        and original is not trace
+        and artifacts.is_of_unpickling(original)
+    ):
+        match = causes.match_rule(CANNOT_BE_REBUILT)
     elif program := _missing_program(original):
         line = f": {program}: command not found"
         match = causes.match_text(line, has_peers=False, exit_code=_NOT_FOUND) or match
@@ -418,20 +458,23 @@ def _from_sys_exit(
     if record.status is not None and -record.status in causes.SIGNALS:
         # A child's return code as subprocess reports it.
         return _from_program_signal(exit, context, folder, -record.status)
-    location = ""
-    frames: tuple[Frame, ...] = ()
-    if record.exit_frame is not None and not Frame(*record.exit_frame).is_library:
-        at = Frame(*record.exit_frame)
-        frames = (at,)
-        location = location_of(at, context)
+    frames: tuple[Frame, ...] = (record.exit_frame,) if record.exit_frame is not None else ()
+    location = location_of(record.exit_frame, context)
     message = f": {_first_line(record.message)}" if record.message else ""
-    if record.trace is not None and not record.trace.type.startswith("runpy."):
+    # A program that the script ran; what the script did then ended it.
+    is_handled = record.refused_arguments and record.exit_code != exit.exit_code
+    if record.trace is not None and not is_handled and not record.trace.type.startswith("runpy."):
         finding = _from_trace(exit, context, record.trace)
         code = "exited" if finding.code == "exception" else finding.code
         description = short_title(record.trace)
-        description += location_of(artifacts.user_frame(finding.frames), context)
+        if artifacts.user_frames(finding.frames) or not frames:
+            frames = finding.frames
+            description += location_of(artifacts.user_frame(frames), context)
         return _replaced(
-            finding, code=code, what=f"{description}, then sys.exit{location}{message}"
+            finding,
+            code=code,
+            what=f"{description}, then sys.exit{location}{message}",
+            frames=frames,
         )
     last_lines = "\n".join(tail.splitlines()[-_SEARCHED_LINES:])
     trace = artifacts.last_trace(last_lines)
@@ -443,15 +486,19 @@ def _from_sys_exit(
         )
     # Argument parsers and `python -m` print their message to the log; sys.exit prints its own.
     text = f"{record.message}\n{last_lines}" if record.message else last_lines
+    if record.refused_arguments:
+        errors = [line.strip() for line in last_lines.splitlines() if _PARSER_SAID in line]
+        text = errors[-1] if errors else ""
     match = causes.match_text(text, has_peers=context.has_peers, exit_code=exit.exit_code)
-    if match is not None and match.code == "child_failed":
+    if is_handled or (match is not None and match.code == "child_failed"):
         match = None  # its launcher says so of this script
-    description = f"sys.exit{location}{message}" + (
-        f": {match.line[:_TITLE]}" if match and not message else ""
-    )
-    if not location and (message or match):
+    elif match is None and record.refused_arguments:
+        match = replace(causes.match_rule(ARGUMENTS_REFUSED), line=text)
+    reason = message or (f": {match.line[:_TITLE]}" if match and match.line else "")
+    description = f"sys.exit{location}{reason}"
+    if reason and not record.is_of_script:
         # A library ended the script, such as an argument parser.
-        description = description.partition(": ")[2]
+        description = reason.removeprefix(": ") + location
     return _Finding(
         match.code if match else "exited",
         description,
@@ -588,6 +635,9 @@ def _diagnosis(
     message = f"{subject}: {finding.what}" if finding.what else subject
     message = message.replace(f"{context.work}/", "").replace(f"{context.work.parent}/", "")
     hint = finding.hint or f"see {exit.rank.log_name}"
+    is_of_value = finding.code in _OF_VALUES or finding.error.startswith("ValueError: ")
+    if is_of_value and causes.ends_in_carriage_return(finding.what):
+        hint = causes.WINDOWS_LINES
     code = 1 if exit.stop_requested else exit.exit_code
     failure = Failure(finding.code, message, hint, code, details)
     parent = record.parent if record is not None else 0

@@ -59,7 +59,5 @@ def _description(record: Record, context: DiagnosisContext) -> str:
     if record.kind != "exit" and record.trace is not None:
         frame = artifacts.user_frame(record.trace.frames)
         return diagnosis.short_title(record.trace) + diagnosis.location_of(frame, context)
-    frame = artifacts.Frame(*record.exit_frame) if record.exit_frame is not None else None
-    is_library = frame is None or frame.is_library
-    location = "" if is_library else diagnosis.location_of(frame, context)
+    location = diagnosis.location_of(record.exit_frame, context)
     return f"sys.exit with code {record.exit_code}{location}"

@@ -151,7 +151,7 @@ def silent_faults(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWo
     from torchyard.worker.diagnosis import silent_faults
 
     try:
-        return list(silent_faults.notices(ranks, context, work))
+        return silent_faults.notices(ranks, context, work)
     except Exception:
         traceback.print_exc()
         return []

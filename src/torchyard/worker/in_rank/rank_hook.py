@@ -43,6 +43,7 @@ _HOOK_ARGUMENTS = 3
 _PLACE = ".place"
 _FIRST_DESCRIPTOR, _LAST_DESCRIPTOR = 200, 250
 _MOST_SOURCE = 1000000
+_MOST_CALLERS = 30
 
 
 class _Life:
@@ -216,10 +217,9 @@ def _note_exit(status: "Any") -> None:
     if "multiprocessing" in code.co_filename:
         return  # A child's way to end: what went wrong there was printed before.
     if status is not None and status != 0:
-        caller_position = (code.co_filename, caller.f_lineno, code.co_name)
         # Made into text at once: to keep the exception would keep its frames and all they hold.
         _Life.exit = _recorder().describe(
-            _Life.started, "exit", *sys.exc_info(), status, caller_position
+            _Life.started, "exit", *sys.exc_info(), status, _callers(caller)
         )
     else:
         _Life.place = (caller.f_lineno, code)
@@ -228,6 +228,15 @@ def _note_exit(status: "Any") -> None:
         if frame.f_globals.get("__name__") == "__main__":
             _Life.at = (frame, frame.f_lasti)
         frame = frame.f_back
+
+
+def _callers(frame: "Any") -> "Any":
+    """Where a frame is, and those that called it: a library may end the script."""
+    callers = []  # type: Any
+    while frame is not None and len(callers) < _MOST_CALLERS:
+        callers.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return callers
 
 
 def _watch_threads() -> None:

@@ -28,9 +28,12 @@ def describe(
     error: "Any",
     trace: "Any",
     status: "Any" = None,
-    exit_position: "Any" = None,
+    callers: "Any" = (),
 ) -> "Any":
-    """An uncaught exception, a thread's, or the `sys.exit` that ends the process."""
+    """An uncaught exception, a thread's, or the `sys.exit` that ends the process.
+
+    `callers` are where `sys.exit` was called, then who called that function, and so on.
+    """
     return {
         "kind": kind,
         "type": _name(error_type),
@@ -46,7 +49,7 @@ def describe(
         "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
         "status": status if isinstance(status, int) else None,
         "said": None if status is None or isinstance(status, int) else _text(status)[:_MESSAGE],
-        "place": exit_position,
+        "callers": callers,
     }
 
 

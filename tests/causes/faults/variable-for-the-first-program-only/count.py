@@ -1,0 +1,3 @@
+import os
+
+print("counting the words of", os.environ["CORPUS_NAME"], flush=True)
