@@ -58,6 +58,7 @@ OPENED: dict[str, dict[str, int]] = {
         "data/fetching.py": 11,
         "endpoints/actions/deployed_models.py": 1,
         "endpoints/actions/deployments.py": 1,
+        "endpoints/actions/safe_models.py": 1,
         "endpoints/records/address.py": 1,
         "endpoints/router/collected_files.py": 2,
         "endpoints/router/control.py": 1,
