@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import array
 import errno
-import fcntl
 import os
 import socket
 import stat
@@ -136,6 +135,8 @@ def _mounted_kind(mount_id: str) -> str:
 
 def clone(source: int, target: int) -> bool:
     """Let `target` share the blocks of `source`; False where the disk can't."""
+    import fcntl  # as in locks.py: a command on another system imports this module
+
     try:
         fcntl.ioctl(target, _CLONE, source)
     except OSError as error:

@@ -38,7 +38,7 @@ NOT_STRINGS = {
     "endpoint": {"traffic", "mirror_traffic", "identity"},
     "deployment": {"code_configuration", "instance_count", "request_settings", "liveness_probe"}
     | {"readiness_probe", "scale_settings", "data_collector", "app_insights_enabled", "torchyard"},
-    "model": {"is_file"},
+    "model": {"is_file", "processes"},
     "code_configuration": set(),
     "batch endpoint": {"defaults", "identity"},
     "batch deployment": {"code_configuration", "resources", "settings", "torchyard"}

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,28 @@ def test_a_request_is_answered_by_the_socket(router: RouterProcess, start: Start
     for _ in range(3):
         answer = router.request()
         assert (answer.status, answer.body) == (200, b"blue-1-0")
+
+
+def test_requests_of_one_that_died_wait_for_the_next_where_one_is_started(
+    router: RouterProcess, start: Start
+) -> None:
+    """No byte of them has been sent. Those in the queue wait on, too."""
+    row, process = start("blue-1-0")
+    blue = DeploymentRow((row,), can_wake=True, max_queue_wait_ms=500)
+    router.write({"blue": blue})
+    eventually(lambda: router.request().body == b"blue-1-0", "the instance is known")
+    process.kill()
+    process.wait()
+    with ThreadPoolExecutor(8) as threads:
+        held = [threads.submit(router.request) for _ in range(8)]
+        eventually(lambda: router.statistics("blue")["queued"] == 8, "all of them wait")
+        # The table is written for other reasons, too, before it is known there.
+        router.write({"blue": replace(blue, timeout_ms=9000)})
+        time.sleep(1)
+        assert not any(each.done() for each in held)
+        second, _ = start("blue-2-0")
+        router.write({"blue": replace(blue, instances=(second,))})
+        assert [each.result().body for each in held] == [b"blue-2-0"] * 8
 
 
 def test_one_that_died_is_answered_for_by_the_other_and_by_nobody_else(

@@ -45,6 +45,7 @@ class Instance:
         self._idle: list[InstanceConnection] = []
         self._connecting: set[asyncio.Task[None]] = set()
         self.is_gone = False
+        self.has_ended = False
 
     def start(self, call: Call) -> None:
         """Send a call, on a connection that is there or on a new one."""
@@ -66,8 +67,8 @@ class Instance:
 
     async def _connect(self, call: Call) -> None:
         loop = self._deployment.loop
+        is_path = self.row.host.startswith("/")
         try:
-            is_path = self.row.host.startswith("/")
             opened = (
                 _opened_path(self.row.host) if is_path else _opened(self.row.host, self.row.port)
             )
@@ -82,11 +83,17 @@ class Instance:
                 _, connection = await loop.create_connection(
                     lambda: InstanceConnection(self), sock=opened
                 )
-        except (OSError, asyncio.TimeoutError):
+        except (OSError, asyncio.TimeoutError) as error:
             self.avoided_until = loop.time() + _AVOIDED_S
             call.stop_timer()
-            call.tried.add(self.row.id)
+            # Its socket was made before it began, and is kept until it ends.
+            if is_path and isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
+                self.has_ended = True
+            else:
+                call.tried.add(self.row.id)
             self.release(call)
+            if self.has_ended:
+                self._deployment.lose(self)
             if not call.is_done:
                 self._deployment.admit(call)
             return
@@ -221,7 +228,8 @@ class Deployment:
                 del by_id[each.id]
             else:
                 instance = Instance(each, self)
-            (leaving if each.is_draining else self._active).append(instance)
+            is_leaving = each.is_draining or instance.has_ended
+            (leaving if is_leaving else self._active).append(instance)
         for instance in by_id.values():
             instance.is_gone = True
             instance.close_idle()
@@ -229,6 +237,20 @@ class Deployment:
                 leaving.append(instance)
         self._leaving = leaving
         self.pump()
+
+    def lose(self, instance: Instance) -> None:
+        """An instance has ended, which the table does not say yet."""
+        if instance not in self._active:
+            return
+        self._active.remove(instance)
+        self._leaving.append(instance)
+        if not self._active and self.row.can_wake:
+            # They waited for a slot of it, which takes less time than another instance.
+            waiting = list(self._waiting)
+            for call in waiting:
+                self.forget(call)
+            for call in waiting:
+                self._refuse_or_wake(call)
 
     def remove(self) -> None:
         """The deployment has left the table; what is at work goes on."""
