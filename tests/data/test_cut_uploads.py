@@ -190,30 +190,41 @@ def test_bytes_that_somebody_put_there_before_cost_a_second_try(
     assert planted == [7] and came == (folder / "large.bin").read_bytes()
 
 
-def test_a_part_is_written_by_one_at_a_time_and_goes_on(blobs: Blobs) -> None:
+def test_a_part_is_written_by_one_at_a_time_and_resumed(blobs: Blobs) -> None:
     content = b"0123456789"
     sha256 = hashlib.sha256(content).hexdigest()
+    folder = blobs.path(sha256).parent
     with pytest.raises(KeyboardInterrupt), blob_parts.arriving(blobs, sha256) as part:
-        assert part is not None
         part.write(content[:6])
         assert blob_parts.size_bytes(blobs, sha256) is None
-        with blob_parts.arriving(blobs, sha256) as other:
-            assert other is None
+        with pytest.raises(KeyboardInterrupt), blob_parts.arriving(blobs, sha256) as other:
+            with pytest.raises(Conflict):
+                other.resume(6)
+            other.write(b"other")
+            raise KeyboardInterrupt
         raise KeyboardInterrupt
     assert blob_parts.size_bytes(blobs, sha256) == 6 and not blobs.has(sha256)
+    assert len(list(folder.iterdir())) == 1
     with pytest.raises(Conflict), blob_parts.arriving(blobs, sha256) as part:
-        assert part is not None
-        part.go_on(7)
+        part.resume(7)
     with blob_parts.arriving(blobs, sha256) as part:
-        assert part is not None
-        part.go_on(4)
+        part.resume(4)
         part.write(content[4:])
     assert blobs.path(sha256).read_bytes() == content
     assert blob_parts.size_bytes(blobs, sha256) == 0
     with blob_parts.arriving(blobs, sha256) as part:
-        assert part is not None
-        part.go_on(0)
         part.write(content)
+    assert [file.name for file in folder.iterdir()] == [sha256]
+
+
+def test_two_requests_of_one_blob_both_succeed(blobs: Blobs) -> None:
+    sha256 = hashlib.sha256(b"content").hexdigest()
+    with blob_parts.arriving(blobs, sha256) as slow:
+        slow.write(b"cont")
+        with blob_parts.arriving(blobs, sha256) as quick:
+            quick.write(b"content")
+        assert blobs.has(sha256)
+        slow.write(b"ent")
     assert [file.name for file in blobs.path(sha256).parent.iterdir()] == [sha256]
 
 
@@ -221,6 +232,5 @@ def test_a_part_with_other_bytes_is_removed(blobs: Blobs) -> None:
     """Such as one that a member of the workspace has begun in somebody's place."""
     sha256 = hashlib.sha256(b"right").hexdigest()
     with pytest.raises(InvalidInput), blob_parts.arriving(blobs, sha256) as part:
-        assert part is not None
         part.write(b"wrong")
     assert blob_parts.size_bytes(blobs, sha256) == 0 and not blobs.has(sha256)

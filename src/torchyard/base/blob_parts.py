@@ -1,10 +1,10 @@
-"""A blob that arrives by several requests, because its connection is cut.
+"""Blobs that arrive in several requests, because the connection was cut.
 
-Owns: the file of what has come, which request writes to it, going on where another one ended.
-Leaves: what a blob is to blobs.py; what nobody goes on with to jobs/cleanup/, which takes it for
-the draft that it is.
-Always: one request at a time writes to a part; what has come is hashed again, so it becomes a blob
-only if all of it has the right sha256; what is wrong, or finds no space, is removed.
+Owns: the file of a blob's first bytes, which request may write to it, resuming it.
+Leaves: complete blobs to blobs.py, removing abandoned parts, which are drafts, to jobs/cleanup/.
+Always: one request at a time writes to a part; the bytes that are there are hashed again, so that
+a part becomes a blob only if all its bytes have the right sha256; wrong bytes are removed, and so
+is a part for which the disk has no space.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from torchyard.base import disk
+from torchyard.base import disk, files
 from torchyard.base.blobs import Blobs, check
 from torchyard.base.errors import Conflict, InvalidInput
+from torchyard.base.files import OpenFile
 from torchyard.shared import locks
 
 _OPENED = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -25,31 +26,37 @@ _BLOCK_BYTES = 1 << 20
 
 
 class Part:
-    """What has come of a blob; whoever has it may write to it alone."""
+    """The first bytes of a blob, open for the one request that may write to it.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    A thread that writes when its request is canceled keeps the file open until it is done.
+    """
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
         self._digest = hashlib.sha256()
 
-    def go_on(self, start: int) -> None:
-        """Keep the first `start` bytes.
+    def resume(self, start: int) -> None:
+        """Keep the first `start` bytes, and write behind them.
 
         Raises:
-            Conflict: there are not so many.
+            Conflict: fewer bytes are there (code `blob_part_missing`).
         """
-        if os.fstat(self._descriptor).st_size < start:
+        descriptor = self._file.descriptor
+        if os.fstat(descriptor).st_size < start:
             raise Conflict(
-                "the part of the blob is gone", "send all of it again", code="blob_part_missing"
+                f"the first {start} bytes of the blob are not here",
+                "send the blob from its first byte",
+                code="blob_part_missing",
             )
-        os.ftruncate(self._descriptor, start)
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-        while block := os.read(self._descriptor, _BLOCK_BYTES):
+        os.ftruncate(descriptor, start)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        while block := os.read(descriptor, _BLOCK_BYTES):
             self._digest.update(block)
 
     def write(self, block: bytes) -> None:
         left = memoryview(block)
         while left:
-            left = left[os.write(self._descriptor, left) :]
+            left = left[os.write(self._file.descriptor, left) :]
         self._digest.update(block)
 
     @property
@@ -58,7 +65,7 @@ class Part:
 
 
 def size_bytes(blobs: Blobs, sha256: str) -> int | None:
-    """How much has come of a blob; None while a request writes to it."""
+    """The size of a blob's part, 0 if there is none; None while a request writes to it."""
     try:
         descriptor = os.open(_path(blobs, sha256), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -70,9 +77,11 @@ def size_bytes(blobs: Blobs, sha256: str) -> int | None:
 
 
 @contextmanager
-def arriving(blobs: Blobs, sha256: str) -> Iterator[Part | None]:
-    """The part of a blob, which the blob is made of at the end of the block; after an error it
-    stays for the next request. None while another request has it.
+def arriving(blobs: Blobs, sha256: str) -> Iterator[Part]:
+    """Open the part of a blob, and make it the blob at the end of the block.
+
+    A part stays for the next request if the block ends early. While another request writes to it,
+    this one gets an empty part of its own, which does not stay.
 
     Raises:
         InvalidInput: the bytes are not those of `sha256`.
@@ -80,38 +89,38 @@ def arriving(blobs: Blobs, sha256: str) -> Iterator[Part | None]:
     """
     path = _path(blobs, sha256)
     with disk.writing(path):
-        descriptor = _locked(path)
-        if descriptor is None:
-            yield None
-            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = _locked(path)
+        stays = file is not None
+        if file is None:
+            path = path.with_name(files.draft_name(sha256))
+            file = OpenFile(path.name, os.open(path, _OPENED, 0o600))
+        part = Part(file)
         try:
-            part = Part(descriptor)
             yield part
             check(sha256, part.sha256)
-            blobs.adopt(path, descriptor, sha256)
-        except (InvalidInput, OSError):
-            path.unlink(missing_ok=True)
+            blobs.adopt(path, file.descriptor, sha256)
+        except BaseException as error:
+            if not stays or isinstance(error, (InvalidInput, OSError)):
+                path.unlink(missing_ok=True)
             raise
         finally:
-            os.close(descriptor)
+            # A failed request's traceback, or a thread, may hold the file for a while.
+            locks.unlock(file.descriptor)
 
 
-def _locked(path: Path) -> int | None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _locked(path: Path) -> OpenFile | None:
+    """None where another request has the lock."""
     while True:
-        descriptor = os.open(path, _OPENED, 0o600)
-        try:
-            if not locks.try_lock(descriptor):
-                os.close(descriptor)
-                return None
-            # It may have become a blob, or been removed, in between.
-            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
-                return descriptor
-        except FileNotFoundError:
-            pass
-        os.close(descriptor)
+        file = OpenFile(path.name, os.open(path, _OPENED, 0o600))
+        if not locks.try_lock(file.descriptor):
+            return None
+        # The request that had the lock may have made it a blob, or removed it.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.descriptor), os.lstat(path)):
+                return file
 
 
 def _path(blobs: Blobs, sha256: str) -> Path:
-    """The name of a draft, as `files.is_draft` knows it, and the same for every request."""
+    """A draft, as `files.is_draft` has it, of the same name for every request."""
     return blobs.path(sha256).with_name(f".{sha256[:50]}.{sha256[52:]}.part")

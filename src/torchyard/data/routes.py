@@ -18,7 +18,7 @@ from torchyard.base.bodies.handover import in_handover_thread
 from torchyard.base.bodies.live_streams import LiveStream
 from torchyard.base.bodies.request_bodies import with_body
 from torchyard.base.dependencies import BlobsOf, HandoverOf
-from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound, ServerBusy
+from torchyard.base.errors import InvalidInput, LimitExceeded, NotFound
 from torchyard.data import handed_files
 from torchyard.workspaces.guarded_routes import UNLIMITED, GuardedRoute, needs
 from torchyard.workspaces.permissions import Permission
@@ -73,26 +73,18 @@ def missing(blobs: BlobsOf, sha256: Annotated[list[str], Body(embed=True)]) -> d
 async def put_blob(
     blobs: BlobsOf, sha256: str, request: Request, start: Annotated[int, Query(ge=0)] = 0
 ) -> dict[str, Any]:
-    """Store a blob, or its bytes from `start` on where the connection was cut before."""
+    """Store a blob; with `start`, its bytes from there on, after the part that is here."""
     with blob_parts.arriving(blobs, sha256) as part:
-        if part is not None:
-            await in_body_thread(part.go_on, start)
-            async for block in in_blocks(request.stream()):
-                await in_body_thread(part.write, block)
-            return {}
-    if start:
-        raise ServerBusy("another request sends this blob", "it goes on by itself")
-    with blobs.writing(sha256) as writing:
+        await in_body_thread(part.resume, start)
         async for block in in_blocks(request.stream()):
-            await in_body_thread(writing.write, block)
-        check(sha256, writing.stored.sha256)
+            await in_body_thread(part.write, block)
     return {}
 
 
 @router.get("/blobs/{sha256}/part")
 @needs(Permission.UPLOAD)
 def get_part(blobs: BlobsOf, sha256: str) -> BlobPart:
-    """How much of a blob is here, for a client whose connection was cut."""
+    """Say how much of a blob is here, so that a client can resume an upload."""
     is_stored = blobs.has(sha256)
     size_bytes = 0 if is_stored else blob_parts.size_bytes(blobs, sha256)
     return {

@@ -43,6 +43,13 @@ def try_lock(file: OpenFile, shared: bool = False) -> bool:
     return True
 
 
+def unlock(file: OpenFile) -> None:
+    """Give a lock back before its file is closed."""
+    import fcntl  # as above
+
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
 def open_lock(file: Path) -> int:
     """A descriptor of the lock's file, which is made when it is not there."""
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1116,7 +1116,7 @@ export interface paths {
         get: operations["get_blob_v1_workspaces__workspace__blobs__sha256__get"];
         /**
          * Put Blob
-         * @description Store a blob, or its bytes from `start` on where the connection was cut before.
+         * @description Store a blob; with `start`, its bytes from there on, after the part that is here.
          */
         put: operations["put_blob_v1_workspaces__workspace__blobs__sha256__put"];
         post?: never;
@@ -1135,7 +1135,7 @@ export interface paths {
         };
         /**
          * Get Part
-         * @description How much of a blob is here, for a client whose connection was cut.
+         * @description Say how much of a blob is here, so that a client can resume an upload.
          */
         get: operations["get_part_v1_workspaces__workspace__blobs__sha256__part_get"];
         put?: never;

@@ -20,5 +20,5 @@ def path(home: Path, attempt: str, service: str) -> Path:
 
 def of_files(home: Path, server_pid: int) -> Path:
     """The socket at which a server of this machine takes open files."""
-    # Whoever makes one removes those beside it at which nobody answers on this machine.
+    # In a folder of their own: a server removes the sockets beside its own that nobody answers.
     return home / _OF_FILES / f"{server_pid}"

@@ -1,9 +1,8 @@
-"""Send large files: several at a time, and of one that was cut off only what is left.
+"""Send large files, several at a time, and resume one whose connection was cut.
 
-Owns: the connections, the way on after a break, who hears of the bytes that were sent.
-Leaves: which files to upload.py, bundles of small ones too.
-Always: a file that is no longer what was hashed is refused, also in the middle of it; memory holds
-a block of each file.
+Owns: the connections, resuming, the count of bytes that were sent.
+Leaves: which files to send to upload.py, and bundles of small files.
+Always: a file that is no longer what was hashed is refused; memory holds one block of each file.
 """
 
 from __future__ import annotations
@@ -15,23 +14,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from queue import Empty, SimpleQueue
 
-from torchyard.base.errors import InvalidInput, Unreachable
+from torchyard.base.errors import Conflict, InvalidInput, Unreachable
 from torchyard.base.http import Transport
-from torchyard.client.snapshots.snapshot import Content
+from torchyard.client.snapshots.snapshot import CommandStopped, Content
 
 _AT_ONCE = 4
 _BLOCK_BYTES = 1 << 20
-# So long nothing may arrive; a server that starts anew needs seconds.
+# How long nothing may arrive, which covers a restart of the server; how soon after a cut the server
+# is asked; how long it may take to notice the cut.
 _PATIENCE_S, _PAUSE_S, _NOTICED_S = 60.0, 0.5, 10.0
-# The server reads again what it has of a file, before it takes more.
+# Before it takes more, the server reads what it has of a file.
 _READ_AGAIN_BYTES_PER_S = 50e6
 
 Add = Callable[[int], None]
 """Called with the number of bytes sent since the last call; negative if some have to be again."""
-
-
-class Stopped(Exception):
-    """Another file has failed, or the user has pressed Ctrl-C."""
 
 
 def send_all(transport: Transport, folder: str, contents: Sequence[Content], add: Add) -> None:
@@ -48,7 +44,7 @@ def send_all(transport: Transport, folder: str, contents: Sequence[Content], add
 
     def count(size_bytes: int) -> None:
         if stop.is_set():
-            raise Stopped
+            raise CommandStopped
         with lock:
             add(size_bytes)
 
@@ -90,10 +86,10 @@ def _send(connection: Transport, path: str, content: Content, add: Add) -> None:
                 query={"start": start} if start else None,
             )
             return
-        except InvalidInput:
+        except (InvalidInput, Conflict):
             if not start:
                 raise
-            # What was there may have been another one's, of other bytes.
+            # Other bytes were there, which somebody else had sent, or none any more.
             add(-sent)
             start = sent = 0
         except Unreachable:
@@ -112,7 +108,7 @@ def _send(connection: Transport, path: str, content: Content, add: Add) -> None:
 
 
 def _came(connection: Transport, path: str, until: float) -> int | None:
-    """How much the server has of a file; None if it has all of it."""
+    """How many bytes of a file the server has; None if the blob is complete."""
     cut_at = time.monotonic()
     while True:
         time.sleep(_PAUSE_S)
@@ -122,7 +118,6 @@ def _came(connection: Transport, path: str, until: float) -> int | None:
             if time.monotonic() > until:
                 raise
             continue
-        # It may not have noticed yet that the connection was cut.
         if not part["is_arriving"] or time.monotonic() > cut_at + _NOTICED_S:
             return None if part["is_stored"] else int(part["size_bytes"])
 

@@ -36,6 +36,10 @@ Hand = Callable[[str, int], "str | None"]
 """Has the server store the open file of a path; its sha256, or None where it must be sent."""
 
 
+class CommandStopped(Exception):
+    """Another file's error, or the user, ended what this file was read for."""
+
+
 @dataclass(frozen=True)
 class Content:
     """The bytes of one file: where they are and what they hashed to; they themselves if kept."""

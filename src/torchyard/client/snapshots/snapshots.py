@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from torchyard.client.snapshots.walk import Found, Limits
 
 
-class CommandStopped(Exception):
-    """Another file's error, or the user, ended what this file was read for."""
-
-
 class Snapshots:
     """Folders and files at one moment, kept by their content."""
 
@@ -57,7 +53,7 @@ class Snapshots:
         return snapshot.take(path, entries, self._index_folder, hashing=hashing)
 
     def _hashing(self, entries: Iterable[Found], progress: Progress | None) -> Hashing:
-        from torchyard.client.snapshots.snapshot import LARGE_BYTES, Hashing
+        from torchyard.client.snapshots.snapshot import LARGE_BYTES, CommandStopped, Hashing
 
         if not self._transport.files_socket:
             return Hashing()

@@ -94,11 +94,12 @@ def pin(
         variables = {**dict(checked.environment.job_variables), **spec.environment_variables}
         pinned["environment_variables"] = variables
     if model is not None:
-        is_found = isinstance(spec, DeploymentSpec) and spec.code is None
-        side_by_side = 0
-        if is_found:
-            side_by_side = safe_models.processes(model.type, model_files, checked.environment)
-        model = replace(model, path=checked.paths["model"], processes=side_by_side)
+        has_script = spec.code is not None or not isinstance(spec, DeploymentSpec)
+        processes = (
+            0 if has_script
+            else safe_models.processes(model.type, model_files, checked.environment)
+        )  # fmt: skip
+        model = replace(model, path=checked.paths["model"], processes=processes)
         pinned["model"] = {key: value for key, value in vars(model).items() if value}
     return Pinned(pinned, checked.notices)
 
