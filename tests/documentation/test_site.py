@@ -42,7 +42,8 @@ def site(docs_site: Any) -> Path:
     return built
 
 
-@pytest.fixture(scope="session")
+# A module's, since a process has one Playwright at a time, and tests/web_page starts another.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     with started_chromium() as browser:
         yield browser

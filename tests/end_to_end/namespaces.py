@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from torchyard.app import application
 from torchyard.app.application import Parts
 from torchyard.executors.executor import Handle
 from torchyard.executors.local import LocalExecutor
+from torchyard.executors.spawner import DirectSpawner
 from torchyard.shared.plan import LaunchPlan
 
 _PREFIX = "torchyard-"
@@ -141,29 +142,40 @@ class Site:
                     _ip("-n", name, "rule", "del", "pref", line.partition(":")[0])
             self.set_mtu(node, 1500)
 
-    def python(self) -> str:
-        """A program that runs a worker in the namespace of its node."""
-        program = self._folder / "python"
+    def python(self, node: int, folder: Path) -> str:
+        """A Python in the namespace of the node, whose files are in `folder`."""
+        program = self._folder / f"python-{node}"
+        before = self._folder / f"before-{node}.sh"
         program.write_text(
             "#!/bin/bash\n"
-            'node="${@: -1}"\n'
-            f"before={self._folder}/before-$node.sh\n"
-            'plan="${@: -3:1}"\n'
-            'export FOLDER="${plan%/*}/node-$node"\n'
-            f"export PYTHON={sys.executable}\n"
-            f'exec ip netns exec {_PREFIX}{os.getpid()}-"$node" bash -c '
+            f"export FOLDER={folder} PYTHON={sys.executable}\n"
+            f"exec ip netns exec {self.names[node]} bash -c "
             '\'[ -e "$0" ] && . "$0"; exec "$PYTHON" "$@"\' '
-            '"$before" "$@"\n'
+            f'{before} "$@"\n'
         )
         program.chmod(0o755)
         return str(program)
+
+
+class NamespaceSpawner(DirectSpawner):
+    """Each worker has a fork server of its own, since that is in the namespace of one node."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str], site: Site) -> None:
+        super().__init__(home, environ, sys.executable)
+        self._here = (home, environ)
+        self._site = site
+
+    def spawn(self, plan: LaunchPlan, node: int, locks: Sequence[int]) -> dict[str, int]:
+        home, environ = self._here
+        python = self._site.python(node, Path(plan.scratch, f"node-{node}"))
+        return DirectSpawner(home, environ, python).spawn(plan, node, locks)
 
 
 class NamespaceExecutor(LocalExecutor):
     """The local engine, with each node in a namespace, as if it were a machine of its own."""
 
     def __init__(self, home: Path, environ: Mapping[str, str], site: Site) -> None:
-        super().__init__(home, environ, python=site.python())
+        super().__init__(home, environ, spawner=NamespaceSpawner(home, environ, site))
 
     def launch(self, plan: LaunchPlan) -> Handle:
         return super().launch(replace(plan, single_host=False))
