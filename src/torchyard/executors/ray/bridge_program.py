@@ -60,6 +60,7 @@ _MOST_LOOKS = 4
 _STUCK_S = 45.0
 _STUCK_AFTER_TAKEOVER_S = 20.0
 _MOST_PUSHES = 2
+_SPARE_TASKS = 2
 # A machine may have joined, or moved, a moment before the server's list of machines comes.
 _STRANGE_S = 60.0
 _ADMIT_EVERY_S, _ADMIT_LATER_S = 0.1, 1.0
@@ -72,8 +73,12 @@ _LONGEST_TEMPORARY = 21
 class Node:
     """The actor on a node: starts the bootstrap as its child, and knows how it ended.
 
-    The child's standard input stays open as long as the actor lives: its end tells the child.
+    The child's standard input stays open as long as the actor lives: its end tells the child. Its
+    Python starts before the first call, which Ray takes a while to get ready for.
     """
+
+    bootstrap = ""
+    """Its source."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,12 +86,15 @@ class Node:
         self._where: dict[str, Any] = {}
         self._ended: Any = None
         self._loop: Any = None
+        with contextlib.suppress(OSError):
+            self._process = self._child()
 
-    async def begin(self, source: str, start: str, number: int) -> dict[str, Any]:
-        """Start the child unless it was; where it runs."""
+    async def begin(self, start: str, number: int) -> dict[str, Any]:
+        """Tell the child what to do unless it was told; where it runs."""
         self._prepare()
-        if self._process is None:
-            self._start(source, start, number)
+        if not self._where:
+            self._process = self._process or self._child()
+            self._where = self._tell(self._process, start, number)
         return self._where
 
     def _prepare(self) -> None:
@@ -96,28 +104,31 @@ class Node:
         if self._ended is None:
             self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
 
-    def _start(self, source: str, start: str, number: int) -> None:
-        library: Any = importlib.import_module("ray")
-        context = library.get_runtime_context()
-        address = library.util.get_node_ip_address()
-        devices = [str(device) for device in context.get_accelerator_ids().get("GPU", [])]
+    def _child(self) -> subprocess.Popen[bytes]:
         # Its own child a worker of Ray kills when it ends: this one would have no time to clean up.
         apart = (
             "import os, signal, sys\n"
             "child = os.fork()\n"
             "if child == 0:\n"
-            "    os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', *sys.argv[1:]])\n"
+            "    program = compile(sys.argv[1], 'bootstrap_program.py', 'exec')\n"
+            "    import hashlib, json\n"
+            "    line = b''\n"
+            "    while not line.endswith(b'\\n'):\n"
+            "        byte = os.read(0, 1)\n"
+            "        if not byte:\n"
+            "            os._exit(0)\n"
+            "        line += byte\n"
+            "    sys.argv[1:] = json.loads(line)\n"
+            "    exec(program, {'__name__': '__main__'})\n"
             "os.close(0)\n"
             "for number in (signal.SIGTERM, signal.SIGINT):\n"
             "    signal.signal(number, lambda *_: None)\n"
             "code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
             "os._exit(code if code >= 0 else 128 - code)\n"
         )
-        arguments = ["--node", str(number), "--address", address, "--devices", json.dumps(devices)]
-        arguments.append("--until-eof")
         scrubbed = ("PYTHONPATH", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONBREAKPOINT")
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", apart, source, *arguments],
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", apart, self.bootstrap],
             env={
                 name: value
                 for name, value in os.environ.items()
@@ -129,18 +140,26 @@ class Node:
             cwd="/",
             start_new_session=True,
         )
-        assert self._process.stdin is not None
+
+    def _tell(self, child: subprocess.Popen[bytes], start: str, number: int) -> dict[str, Any]:
+        library: Any = importlib.import_module("ray")
+        context = library.get_runtime_context()
+        address = library.util.get_node_ip_address()
+        devices = [str(device) for device in context.get_accelerator_ids().get("GPU", [])]
+        arguments = ["--node", str(number), "--address", address, "--devices", json.dumps(devices)]
+        arguments.append("--until-eof")
+        assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(start.encode() + b"\n")
-            self._process.stdin.flush()
-        self._where = {
+            child.stdin.write(f"{json.dumps(arguments)}\n{start}\n".encode())
+            child.stdin.flush()
+        threading.Thread(target=self._follow, daemon=True).start()
+        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+        return {
             "node_id": context.get_node_id(),
             "address": address,
             "devices": devices,
-            "pid": self._process.pid,
+            "pid": child.pid,
         }
-        threading.Thread(target=self._follow, daemon=True).start()
-        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
 
     def _follow(self) -> None:
         assert self._process is not None
@@ -224,14 +243,14 @@ class Attempt:
             return
         actor, request = self.actors[node], self.request
         self.called_at[node] = time.monotonic()
-        self.begun[node] = actor.begin.remote(request["bootstrap"], request["start"], node)
+        self.begun[node] = actor.begin.remote(request["start"], node)
         self.waited[node] = actor.wait.remote()
 
 
 class Bridge:
     """
     Args:
-        cluster: `address`, `namespace`, `server_id`.
+        cluster: `address`, `namespace`, `server_id`, and the `bootstrap` that nodes run.
         folder: closed to everybody else.
     """
 
@@ -248,7 +267,9 @@ class Bridge:
         self._raylet: subprocess.Popen[bytes] | None = None
         self._folder = folder
         self._looks = 0
+        Node.bootstrap = cluster["bootstrap"]
         self.actor = self.ray.remote(Node)
+        self.no_work = self.ray.remote(num_cpus=0, max_retries=0)(_no_work)
 
     # Connecting
 
@@ -822,7 +843,26 @@ class Bridge:
             entry = self.attempts.pop(attempt, None)
             count = len(entry.actors) if entry else int(request.get("nodes", 0))
             self._remove(attempt, count)
+        if entry is not None:
+            self._start_spare_workers(entry)
         return {}
+
+    def _start_spare_workers(self, entry: Attempt) -> None:
+        """Have a process of Ray ready for the next actor where an attempt's nodes were: to start
+        one takes longer than all else that comes before a job's first line.
+
+        An actor's process ends with it, and Ray starts none ahead for actors, but one for each
+        task that waits in line: of two tasks the second one waits, and is run where the first was.
+        """
+        for number, reference in enumerate(entry.begun):
+            try:
+                where = entry.where[number] or (reference and self._result(reference))
+            except (self.errors.RayError, Refused):
+                continue  # it died
+            if where and "lost" not in (entry.outcomes[number] or {}):
+                place = self.strategies.NodeAffinitySchedulingStrategy(where["node_id"], False)
+                for _ in range(_SPARE_TASKS):
+                    self.no_work.options(scheduling_strategy=place).remote()
 
     def _remove(self, attempt: str, count: int) -> None:
         name = self.name(attempt)
@@ -833,6 +873,10 @@ class Bridge:
         group = self._known_group(name)
         if group is not None:
             self.ray.util.remove_placement_group(group)
+
+
+def _no_work() -> None:
+    pass
 
 
 def _fits(bundle: dict[str, float], resources: dict[str, float]) -> bool:
