@@ -61,6 +61,7 @@ _STUCK_S = 45.0
 _STUCK_AFTER_TAKEOVER_S = 20.0
 _MOST_PUSHES = 2
 _SPARE_TASKS = 2
+_SPARES_AFTER_S = 0.5
 # A machine may have joined, or moved, a moment before the server's list of machines comes.
 _STRANGE_S = 60.0
 _ADMIT_EVERY_S, _ADMIT_LATER_S = 0.1, 1.0
@@ -844,25 +845,33 @@ class Bridge:
             count = len(entry.actors) if entry else int(request.get("nodes", 0))
             self._remove(attempt, count)
         if entry is not None:
-            self._start_spare_workers(entry)
+            # Ray starts no more than the node has cores free, which the group still holds.
+            later = threading.Timer(_SPARES_AFTER_S, self._start_spares, (self._nodes_of(entry),))
+            later.daemon = True
+            later.start()
         return {}
 
-    def _start_spare_workers(self, entry: Attempt) -> None:
-        """Have a process of Ray ready for the next actor where an attempt's nodes were: to start
-        one takes longer than all else that comes before a job's first line.
+    def _nodes_of(self, entry: Attempt) -> list[str]:
+        """The ids of the nodes where an attempt began, less those that were lost."""
+        ids = []
+        for number, reference in enumerate(entry.begun):
+            with contextlib.suppress(self.errors.RayError, Refused):
+                where = entry.where[number] or (reference and self._result(reference))
+                if where and "lost" not in (entry.outcomes[number] or {}):
+                    ids.append(where["node_id"])
+        return ids
+
+    def _start_spares(self, node_ids: list[str]) -> None:
+        """Have Ray keep a process on each node ready for the next actor: to start one takes longer
+        than all else that comes before a job's first line.
 
         An actor's process ends with it, and Ray starts none ahead for actors, but one for each
         task that waits in line: of two tasks the second one waits, and is run where the first was.
         """
-        for number, reference in enumerate(entry.begun):
-            try:
-                where = entry.where[number] or (reference and self._result(reference))
-            except (self.errors.RayError, Refused):
-                continue  # it died
-            if where and "lost" not in (entry.outcomes[number] or {}):
-                place = self.strategies.NodeAffinitySchedulingStrategy(where["node_id"], False)
-                for _ in range(_SPARE_TASKS):
-                    self.no_work.options(scheduling_strategy=place).remote()
+        for node_id in node_ids:
+            place = self.strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+            for _ in range(_SPARE_TASKS):
+                self.no_work.options(scheduling_strategy=place).remote()
 
     def _remove(self, attempt: str, count: int) -> None:
         name = self.name(attempt)
