@@ -60,7 +60,6 @@ _MOST_LOOKS = 4
 _STUCK_S = 45.0
 _STUCK_AFTER_TAKEOVER_S = 20.0
 _MOST_PUSHES = 2
-_SPARE_TASKS = 2
 _SPARES_AFTER_S = 0.5
 # A machine may have joined, or moved, a moment before the server's list of machines comes.
 _STRANGE_S = 60.0
@@ -866,12 +865,18 @@ class Bridge:
         than all else that comes before a job's first line.
 
         An actor's process ends with it, and Ray starts none ahead for actors, but one for each
-        task that waits in line: of two tasks the second one waits, and is run where the first was.
+        task that waits in line: the second of two tasks waits where one process runs tasks
+        already, and is run by that one. Where Ray does otherwise, an actor's process is started
+        with the actor.
         """
-        for node_id in node_ids:
-            place = self.strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-            for _ in range(_SPARE_TASKS):
-                self.no_work.options(scheduling_strategy=place).remote()
+        places = [
+            self.strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
+            for node_id in node_ids
+        ]
+        first = [self.no_work.options(scheduling_strategy=place).remote() for place in places]
+        self.ray.wait(first, num_returns=len(first), timeout=_RAYLET_START_S)
+        for place in places * 2:
+            self.no_work.options(scheduling_strategy=place).remote()
 
     def _remove(self, attempt: str, count: int) -> None:
         name = self.name(attempt)
