@@ -845,9 +845,11 @@ class Bridge:
             self._remove(attempt, count)
         if entry is not None:
             # Ray starts no more than the node has cores free, which the group still holds.
-            later = threading.Timer(_SPARES_AFTER_S, self._start_spares, (self._nodes_of(entry),))
+            node_ids = self._nodes_of(entry)
+            later = threading.Timer(_SPARES_AFTER_S, self._start_spares, (node_ids,))
             later.daemon = True
-            later.start()
+            if node_ids:
+                later.start()
         return {}
 
     def _nodes_of(self, entry: Attempt) -> list[str]:
