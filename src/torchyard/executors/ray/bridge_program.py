@@ -60,7 +60,6 @@ _MOST_LOOKS = 4
 _STUCK_S = 45.0
 _STUCK_AFTER_TAKEOVER_S = 20.0
 _MOST_PUSHES = 2
-_SPARES_AFTER_S = 0.5
 # A machine may have joined, or moved, a moment before the server's list of machines comes.
 _STRANGE_S = 60.0
 _ADMIT_EVERY_S, _ADMIT_LATER_S = 0.1, 1.0
@@ -269,7 +268,6 @@ class Bridge:
         self._looks = 0
         Node.bootstrap = cluster["bootstrap"]
         self.actor = self.ray.remote(Node)
-        self.no_work = self.ray.remote(num_cpus=0, max_retries=0)(_no_work)
 
     # Connecting
 
@@ -843,42 +841,7 @@ class Bridge:
             entry = self.attempts.pop(attempt, None)
             count = len(entry.actors) if entry else int(request.get("nodes", 0))
             self._remove(attempt, count)
-        if entry is not None:
-            # Ray starts no more than the node has cores free, which the group still holds.
-            node_ids = self._nodes_of(entry)
-            later = threading.Timer(_SPARES_AFTER_S, self._start_spares, (node_ids,))
-            later.daemon = True
-            if node_ids:
-                later.start()
         return {}
-
-    def _nodes_of(self, entry: Attempt) -> list[str]:
-        """The ids of the nodes where an attempt began, less those that were lost."""
-        ids = []
-        for number, reference in enumerate(entry.begun):
-            with contextlib.suppress(self.errors.RayError, Refused):
-                where = entry.where[number] or (reference and self._result(reference))
-                if where and "lost" not in (entry.outcomes[number] or {}):
-                    ids.append(where["node_id"])
-        return ids
-
-    def _start_spares(self, node_ids: list[str]) -> None:
-        """Have Ray keep a process on each node ready for the next actor: to start one takes longer
-        than all else that comes before a job's first line.
-
-        An actor's process ends with it, and Ray starts none ahead for actors, but one for each
-        task that waits in line: the second of two tasks waits where one process runs tasks
-        already, and is run by that one. Where Ray does otherwise, an actor's process is started
-        with the actor.
-        """
-        places = [
-            self.strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
-            for node_id in node_ids
-        ]
-        first = [self.no_work.options(scheduling_strategy=place).remote() for place in places]
-        self.ray.wait(first, num_returns=len(first), timeout=_RAYLET_START_S)
-        for place in places * 2:
-            self.no_work.options(scheduling_strategy=place).remote()
 
     def _remove(self, attempt: str, count: int) -> None:
         name = self.name(attempt)
@@ -889,10 +852,6 @@ class Bridge:
         group = self._known_group(name)
         if group is not None:
             self.ray.util.remove_placement_group(group)
-
-
-def _no_work() -> None:
-    pass
 
 
 def _fits(bundle: dict[str, float], resources: dict[str, float]) -> bool:
