@@ -25,6 +25,7 @@ from torchyard.executors.ray.ray_environment import RayEnvironments, RayVersion
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from ray.ray_cluster import RayCluster, free_port, wait_until
 
+PAUSE_S = 4.0
 SCRIPT = """
 import os, time
 # `ray job submit` shows no output of a short job: its log is read too late.
@@ -58,6 +59,8 @@ def first_lines(folder: Path, after: float = 0.0) -> list[float]:
 def timed(
     command: list[str | Path], variables: Mapping[str, str], folder: Path
 ) -> dict[str, float]:
+    # What the job before leaves to do, on either side, is none of this one's time.
+    time.sleep(PAUSE_S)
     (folder / "lines").unlink(missing_ok=True)
     return timed_job(command, variables, folder, lambda _: first_lines(folder))
 

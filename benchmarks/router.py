@@ -2,17 +2,18 @@
 
 Run: python benchmarks/router.py [--peers PYTHON] [--rounds 5] [--requests 1000]
 
-The models: an asyncio server that answers at once (the router's own ceiling), which the router asks
-at its port and, as it does instances, at its socket; and, with `--peers`,
-a trivial score.py in azureml-inference-server-http of that Python. Where that Python has aiohttp, a
-proxy of 20 lines in it stands beside the router. All take turns within a round; the ratio is of the
-medians of the rounds. One client connection gives the latency, eight the requests a second.
+The models: an asyncio server that answers at once (the router's own ceiling) and, with `--peers`,
+a trivial score.py in azureml-inference-server-http of that Python. Each is asked directly at its
+port, and by the router at its socket, as instances are. Where that Python has aiohttp, a proxy of
+20 lines in it stands beside the router. All take turns within a round; the ratio is of the medians
+of the rounds. One client connection gives the latency, eight the requests a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import hashlib
 import os
 import socket
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,7 +43,7 @@ BODY = b'{"data": [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]}'
 CONNECTIONS = 8
 SCORE = "def init():\n    pass\n\ndef run(raw_data):\n    return [1.0]\n"
 BARE = """
-import asyncio, sys
+import asyncio, socket
 ANSWER = b"HTTP/1.1 200 OK\\r\\ncontent-length: 5\\r\\n\\r\\n[1.0]"
 class Model(asyncio.Protocol):
     def connection_made(self, transport):
@@ -50,10 +51,19 @@ class Model(asyncio.Protocol):
     def data_received(self, data):
         self.transport.write(ANSWER)
 async def main():
-    await asyncio.get_running_loop().create_unix_server(Model, sys.argv[2])
-    server = await asyncio.get_running_loop().create_server(Model, "127.0.0.1", int(sys.argv[1]))
+    loop = asyncio.get_running_loop()
+    await loop.create_unix_server(Model, sock=socket.socket(fileno=4))
+    server = await loop.create_server(Model, sock=socket.socket(fileno=3))
     await server.serve_forever()
 asyncio.run(main())
+"""
+# Source: sd_listen_fds(3).
+LISTENING = """
+import os, sys
+for number, descriptor in enumerate(map(int, sys.argv[1:3]), 3):
+    os.dup2(descriptor, number)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="2")
+os.execv(sys.argv[3], sys.argv[3:])
 """
 PROXY = """
 import sys
@@ -185,13 +195,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], port: int, **variables: str) -> Iterator[None]:
+def running(command: list[str], port: int, descriptors: Sequence[int] = ()) -> Iterator[None]:
     """A program that listens at `port`."""
     process = subprocess.Popen(
         command,
-        env={**os.environ, **variables},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        pass_fds=descriptors,
     )
     try:
         until = time.monotonic() + 60
@@ -207,15 +217,30 @@ def running(command: list[str], port: int, **variables: str) -> Iterator[None]:
         process.wait()
 
 
-def peers(stack: ExitStack, python: str, folder: Path) -> int:
-    """The port of azureml-inference-server-http with a trivial model."""
-    (folder / "score.py").write_text(SCORE)
-    port = free_port()
-    command = [str(Path(python).with_name("azmlinfsrv"))]
-    command += ["--entry_script", str(folder / "score.py"), "--port", str(port)]
-    command += ["--health_port", str(free_port())]
-    stack.enter_context(running(command, port))
+def model(stack: ExitStack, command: list[str], path: Path) -> int:
+    """Start a model that listens at the socket `path` and at the port that is returned."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as at_port,
+        socket.socket(socket.AF_UNIX) as at_path,
+    ):
+        at_path.bind(str(path))
+        at_path.listen()
+        # Numbers that neither of them gets in the program.
+        numbers = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (at_port, at_path)]
+        port = int(at_port.getsockname()[1])
+        words = [sys.executable, "-c", LISTENING, *map(str, numbers)]
+        stack.enter_context(running([*words, *command], port, numbers))
+    for number in numbers:
+        os.close(number)
     return port
+
+
+def peer(python: str, folder: Path) -> list[str]:
+    """The command of azureml-inference-server-http with a trivial model."""
+    (folder / "score.py").write_text(SCORE)
+    command = [str(Path(python).with_name("azmlinfsrv"))]
+    command += ["--entry_script", str(folder / "score.py"), "--port", str(free_port())]
+    return [*command, "--health_port", str(free_port())]
 
 
 def proxy(stack: ExitStack, python: str, folder: Path, model: int) -> Target | None:
@@ -229,9 +254,8 @@ def proxy(stack: ExitStack, python: str, folder: Path, model: int) -> Target | N
     return Target("aiohttp proxy", port, "/score")
 
 
-def table(models: dict[str, int], path: Path, concurrent: int) -> Table:
-    instances = {name: InstanceRow(name, "127.0.0.1", port) for name, port in models.items()}
-    instances["socket"] = InstanceRow("socket", str(path), 0)
+def table(paths: dict[str, Path], concurrent: int) -> Table:
+    instances = {name: InstanceRow(name, str(path)) for name, path in paths.items()}
     auth = Auth("key", (hashlib.sha256(KEY.encode()).digest(),))
     rows = {
         f"vision/{name}": EndpointRow(
@@ -255,29 +279,23 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        models = {"bare": free_port()}
-        bare = [sys.executable, "-c", BARE, str(models["bare"]), str(folder / "socket")]
-        stack.enter_context(running(bare, models["bare"]))
+        commands = {"bare": [sys.executable, "-c", BARE]}
         if options.peers:
-            models["azureml"] = peers(stack, options.peers, folder)
+            commands["azureml"] = peer(options.peers, folder)
+        paths = {name: folder / f"{name}.sock" for name in commands}
+        models = {name: model(stack, each, paths[name]) for name, each in commands.items()}
         (folder / "router").mkdir()
-        (folder / "router" / "table.json").write_bytes(
-            to_text(table(models, folder / "socket", 2 * CONNECTIONS))
-        )
+        (folder / "router" / "table.json").write_bytes(to_text(table(paths, 2 * CONNECTIONS)))
         port = free_port()
         command = [sys.executable, "-m", "torchyard.endpoints.router", "--home", str(folder)]
         stack.enter_context(running([*command, "--port", str(port)], port))
         targets: dict[str, list[Target]] = {}
-        for name, model in models.items():
+        for name, model_port in models.items():
             targets[name] = [
-                Target("direct", model, "/score"),
+                Target("direct", model_port, "/score"),
                 Target("router", port, f"/endpoints/vision/{name}/score"),
             ]
-            if name == "bare":
-                targets[name].append(
-                    Target("router, socket", port, "/endpoints/vision/socket/score")
-                )
-            other = proxy(stack, options.peers, folder, model) if options.peers else None
+            other = proxy(stack, options.peers, folder, model_port) if options.peers else None
             if other is not None:
                 targets[name].append(other)
         compare(targets, options.rounds, options.requests)

@@ -127,7 +127,7 @@ def test_instances_are_counted_by_state(site: Served) -> None:
     with services.db.write() as connection:
         for number, state in enumerate((InstanceState.READY, InstanceState.READY)):
             key = ("default", "birds", "blue", 1, number, f"job-{number}")
-            store.put_instance(connection, Instance(*key, state, "", 0, "", now))
+            store.put_instance(connection, Instance(*key, state, "", "", now))
     labels = {"endpoint": "birds", "deployment": "blue", "state": InstanceState.READY.value}
     assert scraped(site)["torchyard_endpoint_instances", frozenset(labels.items())] == 2
 

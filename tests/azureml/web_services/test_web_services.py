@@ -71,7 +71,7 @@ class Management(Azure):
             if state is ProvisioningState.SUCCEEDED:
                 instance = Instance(
                     "default", name, name, row.revision, 0, "j", InstanceState.READY,
-                    "127.0.0.1", 1, "", row.changed_at,
+                    "/socket", "", row.changed_at,
                 )  # fmt: skip
                 store.put_instance(connection, instance)
 

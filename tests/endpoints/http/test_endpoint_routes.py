@@ -268,7 +268,7 @@ def stored(site: Served) -> tuple[DeploymentSpec, dict[str, str]]:
     spec = deployment_spec.read(dict(deployment.document))
     now = services.clock.now()
     instance = Instance(
-        "default", "digits", "blue", 1, 0, "blue-1", InstanceState.STARTING, "", 0, "", now
+        "default", "digits", "blue", 1, 0, "blue-1", InstanceState.STARTING, "", "", now
     )
     job = instance_jobs.document_of(services, deployment, spec, instance)
     return spec, job["environment_variables"]

@@ -1,4 +1,5 @@
-"""A small model server in a process of its own: `python model_server.py NAME` prints its port.
+"""A small model server in a process of its own: `python model_server.py NAME FD` answers at the
+listening socket that it inherits.
 
 What it answers depends on the path: see `Model`.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import socketserver
 import sys
 import time
@@ -19,7 +21,6 @@ SEEN: list[dict[str, object]] = []
 
 class Model(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -110,13 +111,16 @@ class Model(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
+class Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
-    request_queue_size = 512
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__("", Model, bind_and_activate=False)
+        self.socket.close()
+        self.socket = socket.socket(fileno=descriptor)
 
 
 if __name__ == "__main__":
-    with Server(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0), Model) as server:
-        print(server.server_address[1], flush=True)
+    with Server(int(sys.argv[2])) as server:
+        print("ready", flush=True)
         server.serve_forever()

@@ -25,6 +25,7 @@ from torchyard.endpoints.router.table import (
     Table,
     to_text,
 )
+from torchyard.shared import unix_sockets
 
 KEY = "the-primary-key"
 AUTH = Auth("key", (hashlib.sha256(KEY.encode()).digest(),))
@@ -36,20 +37,30 @@ _LIMIT_S = 60.0
 class ModelServer:
     """One instance."""
 
-    def __init__(self, name: str, port: int = 0) -> None:
+    def __init__(self, name: str, path: Path) -> None:
         program = Path(__file__).with_name("model_server.py")
         self.name = name
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", program, name, str(port)], stdout=subprocess.PIPE
-        )
+        self.path = path
+        listener = unix_sockets.listen(path)
+        assert listener is not None
+        with listener:
+            number = listener.fileno()
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", program, name, str(number)],
+                stdout=subprocess.PIPE,
+                pass_fds=[number],
+            )
         assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
+        assert self.process.stdout.readline() == b"ready\n"
 
     def row(self, is_draining: bool = False) -> InstanceRow:
-        return InstanceRow(self.name, "127.0.0.1", self.port, is_draining)
+        return InstanceRow(self.name, str(self.path), is_draining)
 
     def seen(self) -> list[dict[str, Any]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_LIMIT_S)
+        connection = http.client.HTTPConnection("model")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(_LIMIT_S)
+        unix_sockets.connect(connection.sock, str(self.path))
         connection.request("GET", "/seen")
         seen: list[dict[str, Any]] = json.loads(connection.getresponse().read())
         connection.close()
@@ -111,12 +122,10 @@ class RouterProcess:
         return self._process.wait(_LIMIT_S)
 
     def model(self, name: str) -> ModelServer:
-        self._servers.append(ModelServer(name))
+        # Longer than an address may be.
+        path = self.home / ("m" * 120) / f"{len(self._servers)}-{name}"
+        self._servers.append(ModelServer(name, path))
         return self._servers[-1]
-
-    def keep(self, server: ModelServer) -> ModelServer:
-        self._servers.append(server)
-        return server
 
     def write(
         self,

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from endpoints.router.router_process import RouterProcess
 from eventually import eventually
@@ -19,63 +14,17 @@ from torchyard.endpoints.router.table import DeploymentRow, InstanceRow
 from torchyard.shared import unix_sockets
 
 ONE_DATABASE = True
-_INSTANCE = r"""
-import asyncio, socket, sys
-name = sys.argv[2].encode()
-ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(name), name)
-class Model(asyncio.Protocol):
-    def connection_made(self, transport):
-        self.transport = transport
-    def data_received(self, data):
-        self.transport.write(ANSWER)
-async def main():
-    listener = socket.socket(fileno=int(sys.argv[1]))
-    server = await asyncio.get_running_loop().create_unix_server(Model, sock=listener)
-    await server.serve_forever()
-asyncio.run(main())
-"""
-Start = Callable[[str], tuple[InstanceRow, "subprocess.Popen[bytes]"]]
-
-
-@pytest.fixture
-def start(router: RouterProcess) -> Iterator[Start]:
-    """Start an instance whose socket is in the router's home."""
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str) -> tuple[InstanceRow, subprocess.Popen[bytes]]:
-        # Longer than an address may be.
-        path = router.home / ("s" * 120) / name
-        listener = unix_sockets.listen(path)
-        assert listener is not None
-        with listener:
-            words = [sys.executable, "-I", "-S", "-c", _INSTANCE, str(listener.fileno()), name]
-            processes.append(subprocess.Popen(words, pass_fds=[listener.fileno()]))
-        return InstanceRow(name, str(path), 0), processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
-def test_a_request_is_answered_by_the_socket(router: RouterProcess, start: Start) -> None:
-    row, _ = start("blue-1-0")
-    router.write({"blue": DeploymentRow((row,))})
-    for _ in range(3):
-        answer = router.request()
-        assert (answer.status, answer.body) == (200, b"blue-1-0")
 
 
 def test_requests_of_one_that_died_wait_for_the_next_where_one_is_started(
-    router: RouterProcess, start: Start
+    router: RouterProcess,
 ) -> None:
     """No byte of them has been sent. Those in the queue wait on, too."""
-    row, process = start("blue-1-0")
-    blue = DeploymentRow((row,), can_wake=True, max_queue_wait_ms=500)
+    first = router.model("blue-1-0")
+    blue = DeploymentRow((first.row(),), can_wake=True, max_queue_wait_ms=500)
     router.write({"blue": blue})
-    eventually(lambda: router.request().body == b"blue-1-0", "the instance is known")
-    process.kill()
-    process.wait()
+    eventually(lambda: router.request().status == 200, "the instance is known")
+    first.stop()
     with ThreadPoolExecutor(8) as threads:
         held = [threads.submit(router.request) for _ in range(8)]
         eventually(lambda: router.statistics("blue")["queued"] == 8, "all of them wait")
@@ -83,36 +32,33 @@ def test_requests_of_one_that_died_wait_for_the_next_where_one_is_started(
         router.write({"blue": replace(blue, timeout_ms=9000)})
         time.sleep(1)
         assert not any(each.done() for each in held)
-        second, _ = start("blue-2-0")
-        router.write({"blue": replace(blue, instances=(second,))})
-        assert [each.result().body for each in held] == [b"blue-2-0"] * 8
+        second = router.model("blue-2-0")
+        router.write({"blue": replace(blue, instances=(second.row(),))})
+        assert [each.result().json["from"] for each in held] == ["blue-2-0"] * 8
 
 
 def test_one_that_died_is_answered_for_by_the_other_and_by_nobody_else(
-    router: RouterProcess, start: Start
+    router: RouterProcess,
 ) -> None:
-    (first, process), (second, _) = start("blue-1-0"), start("blue-1-1")
-    router.write({"blue": DeploymentRow((first, second))})
-    eventually(
-        lambda: {router.request().body for _ in range(4)} == {b"blue-1-0", b"blue-1-1"}, "both"
-    )
-    process.kill()
-    process.wait()
+    first, second = router.model("blue-1-0"), router.model("blue-1-1")
+    router.write({"blue": DeploymentRow((first.row(), second.row()))})
+    names = {"blue-1-0", "blue-1-1"}
+    eventually(lambda: {router.request().json["from"] for _ in range(4)} == names, "both")
+    first.stop()
     for _ in range(20):
         answer = router.request()
-        assert (answer.status, answer.body) == (200, b"blue-1-1")
+        assert (answer.status, answer.json["from"]) == (200, "blue-1-1")
 
 
 def test_without_an_instance_that_lives_there_is_an_error(
-    router: RouterProcess, start: Start
+    router: RouterProcess,
 ) -> None:
-    row, process = start("blue-1-0")
-    router.write({"blue": DeploymentRow((row,))})
+    model = router.model("blue-1-0")
+    router.write({"blue": DeploymentRow((model.row(),))})
     assert router.request().status == 200
-    process.kill()
-    process.wait()
+    model.stop()
     assert router.request().status in (502, 503)
-    gone = InstanceRow("blue-1-1", str(Path(row.host).with_name("gone")), 0)
+    gone = InstanceRow("blue-1-1", str(model.path.with_name("gone")))
     router.write({"blue": DeploymentRow((gone,))})
     assert router.request().status == 503
 

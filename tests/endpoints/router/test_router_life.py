@@ -35,10 +35,10 @@ def test_a_broken_endpoint_goes_on_as_it_was_and_the_others_change(router: Route
     server = router.model("blue-1")
     router.write({"blue": DeploymentRow((server.row(),))})
     text = to_text(Table(version=7, endpoints=parse(_table(router)).endpoints))
-    broken = text.replace(b'"port": %d' % server.port, b'"port": "x"')
+    broken = text.replace(b'"socket": "/', b'"socket": "')
     router.write_text(broken)
     wait_until(lambda: router.ask("hello")["table_version"] == 7)
-    assert "endpoints.vision/digits.deployments.blue.instances[0].port" in router.log()
+    assert "endpoints.vision/digits.deployments.blue.instances[0].socket" in router.log()
     assert router.request().status == 200
 
 

@@ -101,15 +101,6 @@ def test_instances_take_turns(router: RouterProcess) -> None:
     assert counts == {"one": 10, "two": 10}
 
 
-def test_another_instance_answers_when_one_refuses_the_connection(router: RouterProcess) -> None:
-    removed, there = router.model("gone"), router.model("there")
-    router.write({"blue": DeploymentRow((removed.row(), there.row()))})
-    removed.stop()
-    answers = [router.request() for _ in range(10)]
-    assert {answer.status for answer in answers} == {200}
-    assert {answer.json["from"] for answer in answers} == {"there"}
-
-
 def test_without_an_instance_503_says_when_to_try_again(router: RouterProcess) -> None:
     router.write({"blue": DeploymentRow()})
     answer = router.request()

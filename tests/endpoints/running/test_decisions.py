@@ -38,7 +38,7 @@ def deployment(
 
 
 def instance(key: Key = (1, 0), state: InstanceState = _STARTING) -> Instance:
-    return Instance("w", "e", "blue", *key, f"job-{key}", state, "127.0.0.1", 1, "", _NOW)
+    return Instance("w", "e", "blue", *key, f"job-{key}", state, "/socket", "", _NOW)
 
 
 _SERVED = deployment(1, 1, ProvisioningState.SUCCEEDED)

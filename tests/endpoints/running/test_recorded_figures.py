@@ -26,7 +26,7 @@ def instance(site: Served, number: int, state: InstanceState, revision: int = 1)
     site.ok("dan", "POST", f"{HERE}/jobs", {**JOB, "name": name})
     now = site.parts.services.clock.now()
     key = ("default", "birds", "blue", revision, number, name)
-    return Instance(*key, state, "127.0.0.1", 1234, "", now)
+    return Instance(*key, state, "/socket", "", now)
 
 
 def metrics_of(site: Served, job: Instance) -> dict[str, float]:

@@ -70,7 +70,7 @@ def bridge_that_says(answer: bytes, folder: Path, listener: socket.socket) -> Br
     program.write_text(_PROGRAM.format(python=sys.executable, note=note, answer=encoded))
     program.chmod(0o755)
     address = ClusterAddress(f"127.0.0.1:{listener.getsockname()[1]}", "", RayVersion())
-    return Bridge(address, "s", Ready(folder), os.environ, folder / "logs", OwnPrograms(folder))
+    return Bridge(address, "s", Ready(folder), os.environ, folder / "logs", OwnPrograms(folder), "")
 
 
 def result(body: Any) -> bytes:

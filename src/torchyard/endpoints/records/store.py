@@ -103,7 +103,8 @@ instances = Table(
     Column("job", String(256), nullable=False),
     Column("state", String(16), nullable=False),
     Column("host", String(255), nullable=False),
-    Column("port", Integer, nullable=False),
+    # Instances listened at a port once.
+    Column("port", Integer, nullable=False, default=0),
     Column("message", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("starts", Integer, nullable=False),
@@ -127,7 +128,7 @@ def _deployment(**row: Any) -> Deployment:
     return Deployment(**{**row, "state": ProvisioningState(row["state"])})
 
 
-def _instance(**row: Any) -> Instance:
+def _instance(port: int, **row: Any) -> Instance:
     return Instance(**{**row, "state": InstanceState(row["state"])})
 
 

@@ -101,7 +101,7 @@ class Instance:
     """One running copy of a deployment's revision: a job of the deployment's owner.
 
     `number` is from 0, `starts` how many jobs there have been for it, `job` the last one's name.
-    `host` is the path of the socket where it takes requests, empty before it is ready; `port` is 0.
+    `host` is the path of the socket where it takes requests, empty before it is ready.
     """
 
     workspace: str
@@ -112,7 +112,6 @@ class Instance:
     job: str
     state: InstanceState
     host: str
-    port: int
     message: str
     created_at: datetime
     starts: int = 1

@@ -48,7 +48,7 @@ class Call:
         length: of the body; None when it is chunked.
         is_whole: the body's last byte is in `parts`, or sent.
         upgrade: the protocol that the client wants to change to.
-        tried: instances that refused the connection.
+        tried: instances that took no connection in time.
     """
 
     def __init__(self) -> None:

@@ -10,9 +10,7 @@ a draining instance gets no new request.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -67,27 +65,18 @@ class Instance:
 
     async def _connect(self, call: Call) -> None:
         loop = self._deployment.loop
-        is_path = self.row.host.startswith("/")
         try:
-            opened = (
-                _opened_path(self.row.host) if is_path else _opened(self.row.host, self.row.port)
-            )
-            if opened is None and is_path:
-                opened = await asyncio.wait_for(_open_when_free(self.row.host), _CONNECT_S)
+            opened = _opened(self.row.socket)
             if opened is None:
-                opening = loop.create_connection(
-                    lambda: InstanceConnection(self), self.row.host, self.row.port
-                )
-                _, connection = await asyncio.wait_for(opening, _CONNECT_S)
-            else:
-                _, connection = await loop.create_connection(
-                    lambda: InstanceConnection(self), sock=opened
-                )
+                opened = await asyncio.wait_for(_open_when_free(self.row.socket), _CONNECT_S)
+            _, connection = await loop.create_connection(
+                lambda: InstanceConnection(self), sock=opened
+            )
         except (OSError, asyncio.TimeoutError) as error:
             self.avoided_until = loop.time() + _AVOIDED_S
             call.stop_timer()
             # Its socket was made before it began, and is kept until it ends.
-            if is_path and isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
+            if isinstance(error, (ConnectionRefusedError, FileNotFoundError)):
                 self.has_ended = True
             else:
                 call.tried.add(self.row.id)
@@ -131,7 +120,7 @@ class Instance:
                 connection.close()
 
 
-def _opened_path(path: str) -> socket.socket | None:
+def _opened(path: str) -> socket.socket | None:
     """A connection to an instance by its socket; None where too many wait there just now.
 
     Raises:
@@ -151,35 +140,9 @@ def _opened_path(path: str) -> socket.socket | None:
 
 
 async def _open_when_free(path: str) -> socket.socket:
-    while (opened := _opened_path(path)) is None:
+    while (opened := _opened(path)) is None:
         await asyncio.sleep(_CROWDED_S)
     return opened
-
-
-def _opened(host: str, port: int) -> socket.socket | None:
-    """A connection to an instance of this machine, which is there at once.
-
-    Returns:
-        None where it takes longer, or the instance is on another machine.
-
-    Raises:
-        OSError: the instance refuses it.
-    """
-    if not host.startswith("127."):
-        return None
-    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    opened.setblocking(False)
-    # The system ends a handshake over loopback before the first call returns; the second one says
-    # so without waiting.
-    code = opened.connect_ex((host, port))
-    if code == errno.EINPROGRESS:
-        code = opened.connect_ex((host, port))
-    if code in (0, errno.EISCONN):
-        return opened
-    opened.close()
-    if code in (errno.EINPROGRESS, errno.EALREADY):
-        return None
-    raise OSError(code, os.strerror(code))
 
 
 class Deployment:
@@ -220,10 +183,7 @@ class Deployment:
         self._active = []
         for each in row.instances:
             instance = by_id.get(each.id)
-            if instance is not None and (instance.row.host, instance.row.port) == (
-                each.host,
-                each.port,
-            ):
+            if instance is not None and instance.row.socket == each.socket:
                 instance.row, instance.is_gone = each, False
                 del by_id[each.id]
             else:

@@ -22,7 +22,6 @@ ROLLING = ("minute", "hour", "day", "month", "year")
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 _COLLECTION = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
-_HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}\Z")
 _ID = re.compile(r"[\x21-\x7e]{1,255}\Z")
 _MOST_BYTES = 64 << 20
 _LONGEST_MS = 24 * 3600 * 1000
@@ -48,15 +47,13 @@ class Auth:
 
 @dataclass(frozen=True)
 class InstanceRow:
-    """One instance: where it listens; a draining one gets no new request.
+    """One instance; a draining one gets no new request.
 
-    `host` is the path of a Unix socket that nobody but this process's user reaches, and `port` is
-    0; or they are a program's that listens at a port.
+    `socket` is the path of a Unix socket that nobody but this process's user reaches.
     """
 
     id: str
-    host: str
-    port: int
+    socket: str
     is_draining: bool = False
 
 
@@ -278,18 +275,14 @@ def _deployment(value: Any, at: str) -> DeploymentRow:
 
 def _instance(value: Any, at: str) -> InstanceRow:
     row = _object(value, at)
-    name, host = _text(row.get("id"), f"{at}.id"), _text(row.get("host"), f"{at}.host")
+    name, path = _text(row.get("id"), f"{at}.id"), _text(row.get("socket"), f"{at}.socket")
     if not _ID.match(name):
         raise BrokenTable(f"{at}.id: not 1 to 255 visible characters")
-    is_path = host.startswith("/") and "\0" not in host
-    if not is_path and not _HOST.match(host):
-        raise BrokenTable(f"{at}.host: neither a host nor an absolute path")
+    if not path.startswith("/") or "\0" in path:
+        raise BrokenTable(f"{at}.socket: not an absolute path")
     return InstanceRow(
         name,
-        host,
-        _bounded_integer(
-            row.get("port"), f"{at}.port", 0 if is_path else 1, 0 if is_path else 65535
-        ),
+        path,
         _flag(row.get("is_draining", False), f"{at}.is_draining"),
     )
 

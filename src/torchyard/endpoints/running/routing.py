@@ -76,7 +76,6 @@ def deployment_row(
         InstanceRow(
             each.id,
             each.host,
-            each.port,
             each.state is InstanceState.DRAINING or each.revision != answers,
         )
         for each in instances

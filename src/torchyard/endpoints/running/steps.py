@@ -118,7 +118,7 @@ class Steps:
         now = self._services.clock.now()
         deployment_key = (deployment.workspace, deployment.endpoint, deployment.name)
         instance = Instance(
-            *deployment_key, revision, number, job, InstanceState.STARTING, "", 0, "", now, starts
+            *deployment_key, revision, number, job, InstanceState.STARTING, "", "", now, starts
         )
         with self._services.db.write() as connection:
             store.put_instance(connection, instance)

@@ -83,6 +83,7 @@ class Bridge:
         server_id: keeps the servers apart that use one cluster.
         folder: for its log.
         programs: as whom it runs.
+        bootstrap: the program that each node runs.
     """
 
     def __init__(
@@ -93,9 +94,11 @@ class Bridge:
         environ: Mapping[str, str],
         folder: Path,
         programs: RayPrograms,
+        bootstrap: str,
     ) -> None:
         self._cluster = cluster
         self._programs = programs
+        self._bootstrap = bootstrap
         self._server_id = server_id
         self._environments = environments
         self._environ = variables(environ)
@@ -274,6 +277,7 @@ class Bridge:
             "address": self._cluster.address,
             "namespace": f"torchyard-{self._server_id}",
             "server_id": self._server_id,
+            "bootstrap": self._bootstrap,
             "token": token,
         }
         with suppress(OSError, ValueError):

@@ -72,8 +72,12 @@ _LONGEST_TEMPORARY = 21
 class Node:
     """The actor on a node: starts the bootstrap as its child, and knows how it ended.
 
-    The child's standard input stays open as long as the actor lives: its end tells the child.
+    The child's standard input stays open as long as the actor lives: its end tells the child. Its
+    Python starts before the first call, which Ray takes a while to get ready for.
     """
+
+    bootstrap = ""
+    """Its source."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,12 +85,15 @@ class Node:
         self._where: dict[str, Any] = {}
         self._ended: Any = None
         self._loop: Any = None
+        with contextlib.suppress(OSError):
+            self._process = self._child()
 
-    async def begin(self, source: str, start: str, number: int) -> dict[str, Any]:
-        """Start the child unless it was; where it runs."""
+    async def begin(self, start: str, number: int) -> dict[str, Any]:
+        """Tell the child what to do unless it was told; where it runs."""
         self._prepare()
-        if self._process is None:
-            self._start(source, start, number)
+        if not self._where:
+            self._process = self._process or self._child()
+            self._where = self._tell(self._process, start, number)
         return self._where
 
     def _prepare(self) -> None:
@@ -96,28 +103,31 @@ class Node:
         if self._ended is None:
             self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
 
-    def _start(self, source: str, start: str, number: int) -> None:
-        library: Any = importlib.import_module("ray")
-        context = library.get_runtime_context()
-        address = library.util.get_node_ip_address()
-        devices = [str(device) for device in context.get_accelerator_ids().get("GPU", [])]
+    def _child(self) -> subprocess.Popen[bytes]:
         # Its own child a worker of Ray kills when it ends: this one would have no time to clean up.
         apart = (
             "import os, signal, sys\n"
             "child = os.fork()\n"
             "if child == 0:\n"
-            "    os.execv(sys.executable, [sys.executable, '-I', '-S', '-c', *sys.argv[1:]])\n"
+            "    program = compile(sys.argv[1], 'bootstrap_program.py', 'exec')\n"
+            "    import hashlib, json\n"
+            "    line = b''\n"
+            "    while not line.endswith(b'\\n'):\n"
+            "        byte = os.read(0, 1)\n"
+            "        if not byte:\n"
+            "            os._exit(0)\n"
+            "        line += byte\n"
+            "    sys.argv[1:] = json.loads(line)\n"
+            "    exec(program, {'__name__': '__main__'})\n"
             "os.close(0)\n"
             "for number in (signal.SIGTERM, signal.SIGINT):\n"
             "    signal.signal(number, lambda *_: None)\n"
             "code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
             "os._exit(code if code >= 0 else 128 - code)\n"
         )
-        arguments = ["--node", str(number), "--address", address, "--devices", json.dumps(devices)]
-        arguments.append("--until-eof")
         scrubbed = ("PYTHONPATH", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONBREAKPOINT")
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", apart, source, *arguments],
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", apart, self.bootstrap],
             env={
                 name: value
                 for name, value in os.environ.items()
@@ -129,18 +139,26 @@ class Node:
             cwd="/",
             start_new_session=True,
         )
-        assert self._process.stdin is not None
+
+    def _tell(self, child: subprocess.Popen[bytes], start: str, number: int) -> dict[str, Any]:
+        library: Any = importlib.import_module("ray")
+        context = library.get_runtime_context()
+        address = library.util.get_node_ip_address()
+        devices = [str(device) for device in context.get_accelerator_ids().get("GPU", [])]
+        arguments = ["--node", str(number), "--address", address, "--devices", json.dumps(devices)]
+        arguments.append("--until-eof")
+        assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(start.encode() + b"\n")
-            self._process.stdin.flush()
-        self._where = {
+            child.stdin.write(f"{json.dumps(arguments)}\n{start}\n".encode())
+            child.stdin.flush()
+        threading.Thread(target=self._follow, daemon=True).start()
+        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+        return {
             "node_id": context.get_node_id(),
             "address": address,
             "devices": devices,
-            "pid": self._process.pid,
+            "pid": child.pid,
         }
-        threading.Thread(target=self._follow, daemon=True).start()
-        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
 
     def _follow(self) -> None:
         assert self._process is not None
@@ -224,14 +242,14 @@ class Attempt:
             return
         actor, request = self.actors[node], self.request
         self.called_at[node] = time.monotonic()
-        self.begun[node] = actor.begin.remote(request["bootstrap"], request["start"], node)
+        self.begun[node] = actor.begin.remote(request["start"], node)
         self.waited[node] = actor.wait.remote()
 
 
 class Bridge:
     """
     Args:
-        cluster: `address`, `namespace`, `server_id`.
+        cluster: `address`, `namespace`, `server_id`, and the `bootstrap` that nodes run.
         folder: closed to everybody else.
     """
 
@@ -248,6 +266,7 @@ class Bridge:
         self._raylet: subprocess.Popen[bytes] | None = None
         self._folder = folder
         self._looks = 0
+        Node.bootstrap = cluster["bootstrap"]
         self.actor = self.ray.remote(Node)
 
     # Connecting

@@ -175,6 +175,7 @@ class RayEngine:
                     self._environ,
                     self._home / "engines" / "logs",
                     self._programs,
+                    self._bootstrap,
                 )
                 self._clusters[address] = Cluster(bridge, self._kept_request, self._launches.all)
             return self._clusters[address]
@@ -228,7 +229,6 @@ class RayEngine:
             "resources": resources(plan),
             "labels": _labels(plan),
             "machines": settings.get("joined"),
-            "bootstrap": self._bootstrap,
             "start": start.to_json(),
         }
 

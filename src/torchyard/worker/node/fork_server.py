@@ -18,6 +18,7 @@ import socket
 import sys
 from pathlib import Path
 
+from torchyard.shared import descriptors
 from torchyard.worker.node import supervised_worker, supervisor
 
 _REQUEST_BYTES = 1 << 16
@@ -40,24 +41,24 @@ def serve(descriptor: int) -> int:
     gc.freeze()
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.reap_all())
     while True:
-        content, descriptors, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, _MAX_DESCRIPTORS)
+        content, passed, _ = descriptors.receive_message(channel, _REQUEST_BYTES, _MAX_DESCRIPTORS)
         if not content:
             return 0
         request = json.loads(content)
-        response = _fork(channel, Path(request["plan"]), int(request["node"]), descriptors)
-        for each in descriptors:
+        response = _fork(channel, Path(request["plan"]), int(request["node"]), passed)
+        for each in passed:
             os.close(each)
         channel.send(json.dumps(response).encode())
 
 
-def _fork(channel: socket.socket, plan: Path, node: int, descriptors: list[int]) -> dict[str, int]:
+def _fork(channel: socket.socket, plan: Path, node: int, passed: list[int]) -> dict[str, int]:
     sys.stderr.flush()
     try:
         pid = os.fork()
     except OSError as error:
         return {"errno": error.errno or 0}
     if pid == 0:
-        os._exit(_run_worker(channel, plan, node, *descriptors))
+        os._exit(_run_worker(channel, plan, node, *passed))
     return {"pid": pid}
 
 

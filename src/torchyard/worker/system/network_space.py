@@ -12,7 +12,6 @@ kept from ranks by this, and neither is anything that root may do.
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import socket
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from torchyard.shared import descriptors
 from torchyard.shared.failures import Failure
 from torchyard.worker import IMPORT_PATH
 
@@ -58,8 +58,8 @@ class NetworkSpace:
         Raises:
             Failure: one is taken.
         """
-        descriptors = _launch("listen", self._paths(), json.dumps(list(addresses)))
-        return [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        listeners = _launch("listen", self._paths(), json.dumps(list(addresses)))
+        return [socket.socket(fileno=descriptor) for descriptor in listeners]
 
     def unconnected(self) -> socket.socket:
         """A socket to connect to what listens in it; for any thread.
@@ -97,7 +97,6 @@ class NetworkSpace:
 
     def _hand_out(self) -> None:
         assert self._server is not None
-        packed = array.array("i", self._namespaces).tobytes()
         while True:
             try:
                 connection, _ = self._server.accept()
@@ -105,8 +104,7 @@ class NetworkSpace:
                 return  # closed
             with closing(connection):
                 try:
-                    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)
-                    connection.sendmsg([_READY], [rights])
+                    socket.send_fds(connection, [_READY], self._namespaces)
                 except OSError:
                     continue  # its worker has ended
 
@@ -170,18 +168,10 @@ def _launch(verb: str, *arguments: str) -> list[int]:
 
 
 def _receive(connection: socket.socket) -> list[int]:
-    size = array.array("i").itemsize * _MOST_DESCRIPTORS
-    message, rights, _, _ = connection.recvmsg(_MESSAGE_BYTES, socket.CMSG_SPACE(size))
+    message, passed, _ = descriptors.receive_message(connection, _MESSAGE_BYTES, _MOST_DESCRIPTORS)
     if message != _READY:
         raise _unavailable(message.decode(errors="replace") or "its launcher ended")
-    descriptors = array.array("i")
-    for level, kind, content in rights:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            usable_bytes = len(content) // descriptors.itemsize * descriptors.itemsize
-            descriptors.frombytes(content[:usable_bytes])
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
-    return list(descriptors)
+    return passed
 
 
 def _program(verb: str) -> list[str]:
