@@ -170,24 +170,27 @@ class _Grid:
         """Take the points that lie in the range."""
         if not line.xs:
             return
-        xs = line.xs.tolist()
+        xs, values = line.xs.tolist(), line.values.tolist()
         if sorted(xs) == xs:
-            self._add_ordered(xs, line.values)
+            self._add_ordered(xs, values)
         elif self.column(max(xs)) - self.column(min(xs)) < _FEW_COLUMNS:
-            self._add_jumbled(xs, line.values)
+            self._add_jumbled(xs, values)
         else:
             order = sorted(range(len(xs)), key=xs.__getitem__)
-            self._add_ordered(
-                [xs[index] for index in order], [line.values[index] for index in order]
-            )
+            self._add_ordered([xs[index] for index in order], [values[index] for index in order])
 
     def _add_ordered(self, xs: Sequence[int], values: Sequence[float]) -> None:
         at, end = bisect_left(xs, self._start), bisect_right(xs, self._end)
         self.count += end - at
+        is_plain = not _may_lack_order(values)
         while at < end:
             column = self.column(xs[at])
             following = bisect_left(xs, self.edge(column + 1), at, end)
-            self.widen(column, *_extremes(values[at:following]))
+            inside = values[at:following]
+            if is_plain:
+                self.widen(column, min(inside), max(inside))
+            else:
+                self.widen(column, *_extremes(inside))
             at = following
 
     def _add_jumbled(self, xs: Sequence[int], values: Sequence[float]) -> None:
@@ -217,10 +220,15 @@ class _Grid:
 
 
 def _extremes(values: Sequence[float]) -> tuple[float | None, float | None]:
-    total = sum(values)
-    if total != total:  # a NaN among them, or infinities of both signs
+    if _may_lack_order(values):
         values = [value for value in values if value == value]
     return (min(values), max(values)) if values else (None, None)
+
+
+def _may_lack_order(values: Sequence[float]) -> bool:
+    """Whether there is a NaN among them, or infinities of both signs."""
+    total = sum(values)
+    return total != total
 
 
 def _x(pair: tuple[int, float]) -> int:

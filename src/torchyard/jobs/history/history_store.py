@@ -487,9 +487,11 @@ def latest_of(
     query = _LATEST if sampled else _LATEST_LOGGED
     if keys is not None:
         query = _LATEST.where(metrics.c.key.in_(keys))
+    # At once: one by one takes twice as long, and there are many.
+    rows = connection.execute(query, {"jobs": job_ids}).all()
     return [
         Latest(job_id, key, timestamp, step, _value(value))
-        for job_id, key, timestamp, step, value in connection.execute(query, {"jobs": job_ids})
+        for job_id, key, timestamp, step, value in rows
     ]
 
 
