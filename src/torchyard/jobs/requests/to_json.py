@@ -25,7 +25,7 @@ from torchyard.jobs.requests.answer_types import (
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal
 from torchyard.models import actions as models
-from torchyard.shared.record_rules import JsonNumber, number_json
+from torchyard.shared.record_rules import number_json
 
 _MOST_NEWEST = 20
 
@@ -77,17 +77,10 @@ def comparison_json(services: Services, jobs: Sequence[Job]) -> answer_types.Com
     with services.db.read() as connection:
         hashes = store.environment_hashes_of(connection, ids)
         params = history_store.params_of(connection, ids)
-        latest = history_store.latest_of(connection, ids)
+        values = history_store.values_by_key(connection, ids)
     params_by_job: dict[int, dict[str, str]] = {job_id: {} for job_id in ids}
     for job_id, key, value in params:
         params_by_job[job_id][key] = value
-    columns = {job_id: column for column, job_id in enumerate(ids)}
-    values: dict[str, list[JsonNumber | None]] = {}
-    for point in latest:
-        row = values.get(point.key)
-        if row is None:
-            row = values[point.key] = [None] * len(ids)
-        row[columns[point.job_id]] = number_json(point.value)
     compared: list[ComparedJob] = [
         {
             **summary_json(job, with_details=True),
@@ -102,7 +95,8 @@ def comparison_json(services: Services, jobs: Sequence[Job]) -> answer_types.Com
     for key, row in sorted(values.items()):
         for masker in maskers:
             key = masker.text(key)
-        metrics.append({"key": key, "values": row})
+        numbers = [None if value is None else number_json(value) for value in row]
+        metrics.append({"key": key, "values": numbers})
     return {"value": compared, "metrics": metrics}
 
 
