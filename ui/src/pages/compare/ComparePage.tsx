@@ -6,11 +6,13 @@ import { type ComparedJob, type ComparedMetric, type Comparison, ENDED, type Job
 import { StatusBadge } from "../../components/Badge";
 import { Button, Choice } from "../../components/Button";
 import { Empty, ErrorNote, Loading } from "../../components/Empty";
+import { SearchField } from "../../components/Field";
 import { Icon } from "../../components/Icon";
 import { Menu } from "../../components/Menu";
 import { PageHead, Panel } from "../../components/Panel";
 import { Table } from "../../components/Table";
 import { href, jobHref } from "../../lib/address";
+import { plural } from "../../lib/format";
 import { useLoad, useThrottled } from "../../lib/query";
 import { setQuery, useAddress } from "../../lib/router";
 import { useSeen } from "../../lib/seen";
@@ -23,6 +25,7 @@ import type { Compared as PlottedJob } from "./scales";
 
 /** How far from the window plots and values are made: below many charts they are seldom looked at. */
 const NEAR_PX = 2000;
+const CHARTS_AT_ONCE = 48;
 
 export default function ComparePage(_: { names: string[] }) {
   const { query } = useAddress();
@@ -106,18 +109,26 @@ function Charts({ value: jobs, metrics }: Comparison) {
   const workspace = useWorkspace();
   const { query } = useAddress();
   const axis = readAxis(query);
+  const text = query.get("metric") ?? "";
+  const [most, setMost] = useState(CHARTS_AT_ONCE);
   // Those that most jobs have come first: they are what can be compared.
   const ordered = useMemo(() => {
     const many = new Map(metrics.map(({ key, values }) => [key, values.filter((value) => value !== null).length]));
     return [...metrics].sort((a, b) => (many.get(b.key) ?? 0) - (many.get(a.key) ?? 0) || a.key.localeCompare(b.key));
   }, [metrics]);
   if (!metrics.length) return null;
+  const found = ordered.filter(({ key }) => key.toLowerCase().includes(text.toLowerCase()));
   const sources = ({ key, values }: ComparedMetric): Source[] => jobs.flatMap((job, color) =>
     values[color] === null ? [] : [{ job: job.name, key, label: labelOf(job), color, start: Date.parse(job.started_at ?? job.created_at), href: jobHref(workspace, job.name) }]);
   return (
     <section aria-label="Metrics">
-      <div class="toolbar metric-bar"><AxisChoice axis={axis} /></div>
-      <div class="metric-grid">{ordered.map((metric) => <MetricChart key={metric.key} title={metric.key} sources={() => sources(metric)} axis={axis} sync="compare" />)}</div>
+      <div class="toolbar metric-bar">
+        <SearchField label="Search metrics" value={text} onInput={(value) => setQuery({ metric: value })} />
+        <AxisChoice axis={axis} />
+      </div>
+      <div class="metric-grid">{found.slice(0, most).map((metric) => <MetricChart key={metric.key} title={metric.key} sources={() => sources(metric)} axis={axis} sync="compare" />)}</div>
+      {!found.length && <Empty title="No metric fits" />}
+      {found.length > most && <p class="more"><Button onClick={() => setMost(most + CHARTS_AT_ONCE)}>{`Show more of ${plural(found.length, "chart")}`}</Button></p>}
     </section>
   );
 }
