@@ -44,7 +44,8 @@ DRAWN = """async () => {
     const end = performance.now() + 30_000;
     while (performance.now() < end) {
         const metrics = [...document.querySelectorAll('section.metric')];
-        const below = metrics.findIndex((metric) => metric.getBoundingClientRect().top > innerHeight);
+        const isBelow = (metric) => metric.getBoundingClientRect().top > innerHeight;
+        const below = metrics.findIndex(isBelow);
         const seen = metrics.slice(0, below < 0 ? metrics.length : below);
         if (seen.length && !seen.some(isMissing)) return performance.now();
         await new Promise(requestAnimationFrame);

@@ -493,14 +493,10 @@ def latest_of(
     ]
 
 
-_VALUES = _LATEST_LOGGED.with_only_columns(
-    metrics.c.job_id, metrics.c.key, metrics.c.latest_value
-)
+_VALUES = _LATEST_LOGGED.with_only_columns(metrics.c.job_id, metrics.c.key, metrics.c.latest_value)
 
 
-def values_by_key(
-    connection: Connection, job_ids: Sequence[int]
-) -> dict[str, list[float | None]]:
+def values_by_key(connection: Connection, job_ids: Sequence[int]) -> dict[str, list[float | None]]:
     """The last value in each of these jobs of every key that one of them logged; None without."""
     columns = {job_id: column for column, job_id in enumerate(job_ids)}
     values: dict[str, list[float | None]] = {}

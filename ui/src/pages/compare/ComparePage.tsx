@@ -12,7 +12,7 @@ import { Menu } from "../../components/Menu";
 import { PageHead, Panel } from "../../components/Panel";
 import { Table } from "../../components/Table";
 import { href, jobHref } from "../../lib/address";
-import { plural } from "../../lib/format";
+import { count } from "../../lib/format";
 import { useLoad, useThrottled } from "../../lib/query";
 import { setQuery, useAddress } from "../../lib/router";
 import { useSeen } from "../../lib/seen";
@@ -128,7 +128,7 @@ function Charts({ value: jobs, metrics }: Comparison) {
       </div>
       <div class="metric-grid">{found.slice(0, most).map((metric) => <MetricChart key={metric.key} title={metric.key} sources={() => sources(metric)} axis={axis} sync="compare" />)}</div>
       {!found.length && <Empty title="No metric fits" />}
-      {found.length > most && <p class="more"><Button onClick={() => setMost(most + CHARTS_AT_ONCE)}>{`Show more of ${plural(found.length, "chart")}`}</Button></p>}
+      {found.length > most && <p class="list-more"><span class="dim">{`The first ${count(most)} of ${count(found.length)} metrics.`}</span> <Button onClick={() => setMost(most + CHARTS_AT_ONCE)}>Show more</Button></p>}
     </section>
   );
 }
