@@ -7,7 +7,8 @@ A server over rows that its own stores wrote, and Chromium on this machine; need
 and the group `ui`. Compared are the newest runs, each with the same metrics; a last run for each
 thousand columns has names of its own, for the choice of columns. The memory is that of the
 browser's process for the page (its share of common pages counted, as PSS), garbage collected.
-Goals: compared in 600 ms, with its charts in 1 s, and 300 MB; a page left alone takes below 1 % of a core.
+Goals: compared in 600 ms, with its charts in 1 s, and 300 MB; a page left alone takes below 1 % of
+a core.
 """
 
 from __future__ import annotations
