@@ -109,6 +109,7 @@ GET_PATHS = (
     f"{HERE}/jobs/one/metrics/chart?key=odd",
     f"{HERE}/jobs/one/metrics/chart?key=loss&x=time&width=1",
     f"{HERE}/metrics/chart?job=one&key=loss&key=odd",
+    f"{HERE}/metrics/comparison?job=one&job=waits",
     f"{HERE}/experiments",
     f"{HERE}/computes/local/nodes",
     f"{HERE}/computes/local/history",

@@ -72,6 +72,16 @@ def get(services: RecordServices, workspace: str, name: str) -> Job:
     )
 
 
+def get_all(services: RecordServices, workspace: str, names: Sequence[str]) -> list[Job]:
+    """
+    Raises:
+        NotFound: as `get`, of the first one that does not exist.
+    """
+    with services.db.read() as connection:
+        jobs = store.jobs_named(connection, workspace, names)
+    return [jobs.get(name) or get(services, workspace, name) for name in names]
+
+
 def find_by_name(db: Database, workspace: str, name: str) -> Job | None:
     """Like `get`, but None if it does not exist."""
     with db.read() as connection:

@@ -156,16 +156,7 @@ def read(db: Database, window: Window, **more: int) -> list[Point]:
 
 def chart_of(db: Database, window: Window, width: int) -> Chart:
     with db.read() as connection:
-        head = chart_store.head(connection, 1, "k")
-        assert head is not None
-        return charts.reduce(
-            chart_store.spans(connection, 1, "k", head.blocks, window),
-            lambda numbers: chart_store.lines(connection, 1, "k", window.by, numbers),
-            chart_store.line(head.tail, window.by),
-            width,
-            window.start,
-            window.end,
-        )
+        return chart_store.charts_of(connection, [1], "k", window, width)[1]
 
 
 def test_a_chart_of_stored_points_along_steps_and_time(db: Database, history: History) -> None:

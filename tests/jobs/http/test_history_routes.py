@@ -127,6 +127,21 @@ def test_several_jobs_and_keys_in_one_chart(client: Served) -> None:
     client.refused("/metrics/chart", job=first)
 
 
+def test_jobs_are_compared_by_the_last_values_of_every_metric(client: Served) -> None:
+    first, second = client.run({"b": [1.0, 2.0], ODD: [math.nan]}), client.run({"a": [3.0]})
+    compared = client.ask("/metrics/comparison", job=[second, first, second])
+    assert [job["name"] for job in compared["value"]] == [second, first]
+    assert compared["metrics"] == [
+        {"key": "a", "values": [3.0, None]},
+        {"key": "b", "values": [None, 2.0]},
+        {"key": ODD, "values": [None, "NaN"]},
+    ]
+    missing = client.refused("/metrics/comparison", job=[first, "nobody"])
+    assert missing["code"] == "job_not_found"
+    names = [f"job-{number}" for number in range(101)]
+    assert "too many" in client.refused("/metrics/comparison", job=names)["message"]
+
+
 def test_exact_history_page_by_page(client: Served) -> None:
     values = [float(step) for step in range(1500)]
     name = client.run({ODD: values})

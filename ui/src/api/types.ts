@@ -3039,6 +3039,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workspaces/{workspace}/metrics/comparison": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Comparison */
+        get: operations["comparison_v1_workspaces__workspace__metrics_comparison_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/workspaces/{workspace}/metrics/export": {
         parameters: {
             query?: never;
@@ -4175,6 +4192,92 @@ export interface components {
         CodeFiles: {
             /** Value */
             value: components["schemas"]["CodeFile"][];
+        };
+        /** ComparedJob */
+        ComparedJob: {
+            /** Archived */
+            archived: boolean;
+            /** Attempt */
+            attempt: number;
+            /** Compute */
+            compute: string;
+            /** Created At */
+            created_at: string;
+            /** Description */
+            description: string;
+            /** Display Name */
+            display_name: string;
+            /** Duration S */
+            duration_s: number | null;
+            /** Ended At */
+            ended_at: string | null;
+            /** Environment Hash */
+            environment_hash: string;
+            error: components["schemas"]["JobFailure"] | null;
+            /** Exit Code */
+            exit_code: number | null;
+            /** Experiment Name */
+            experiment_name: string;
+            /**
+             * Job Tier
+             * @enum {string}
+             */
+            job_tier: "standard" | "spot";
+            /** Name */
+            name: string;
+            /** Node Count */
+            node_count: number;
+            /** Owner */
+            owner: string;
+            /** Params */
+            params: {
+                [key: string]: string;
+            };
+            /** Parent */
+            parent: string;
+            /** Priority */
+            priority: string;
+            /** Processes Per Node */
+            processes_per_node: number;
+            /** Properties */
+            properties: {
+                [key: string]: string;
+            };
+            /** Rehearsal */
+            rehearsal: string;
+            /** Spec */
+            spec: {
+                [key: string]: unknown;
+            };
+            /** Started At */
+            started_at: string | null;
+            status: components["schemas"]["Status"];
+            /** Tags */
+            tags: {
+                [key: string]: string;
+            };
+            /** Type */
+            type: string;
+        };
+        /**
+         * ComparedMetric
+         * @description A metric's last value in each of the compared jobs; null where a job has none.
+         */
+        ComparedMetric: {
+            /** Key */
+            key: string;
+            /** Values */
+            values: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
+        };
+        /**
+         * Comparison
+         * @description Jobs in the order of the request, and every metric that one of them has, by key.
+         */
+        Comparison: {
+            /** Metrics */
+            metrics: components["schemas"]["ComparedMetric"][];
+            /** Value */
+            value: components["schemas"]["ComparedJob"][];
         };
         /** Engine */
         Engine: {
@@ -12254,6 +12357,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Charts"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    comparison_v1_workspaces__workspace__metrics_comparison_get: {
+        parameters: {
+            query: {
+                job: string[];
+            };
+            header?: never;
+            path: {
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Comparison"];
                 };
             };
             /** @description An error */

@@ -37,6 +37,7 @@ export interface ChartProps {
   onReady?: (chart: uPlot) => void;
 }
 
+export const CHART_HEIGHT = 220;
 export const SERIES_COLORS = 8;
 /** A step, or seconds: what lies closer together is one place, with room on both sides. */
 const LEAST_X = 0.1;
@@ -53,7 +54,7 @@ function token(name: string, place: Element): string {
 }
 
 export function Chart(props: ChartProps) {
-  const { title, lines, height = 220, smoothing = 0, log = false } = props;
+  const { title, lines, height = CHART_HEIGHT, smoothing = 0, log = false } = props;
   const box = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);
   const handlers = useRef(props);

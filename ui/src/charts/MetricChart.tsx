@@ -5,7 +5,7 @@
  * is in the page's address.
  */
 import type uPlot from "uplot";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { api, get } from "../api/client";
 import type { ChartData, Page } from "../api/model";
 import { Button } from "../components/Button";
@@ -15,8 +15,9 @@ import { count, duration } from "../lib/format";
 import { useLoad, useThrottled } from "../lib/query";
 import { setQuery, useAddress } from "../lib/router";
 import { save } from "../lib/save";
+import { useSeen } from "../lib/seen";
 import { useEvent, useWorkspace } from "../lib/session";
-import { Chart, type ChartLine } from "./Chart";
+import { CHART_HEIGHT, Chart, type ChartLine } from "./Chart";
 import { toPng, toSvg } from "./picture";
 import { pointsOf } from "./series";
 import { type Range, readZoom, zoomChange } from "./zoom";
@@ -38,36 +39,52 @@ export interface Axis {
 }
 
 const REREAD_MS = 1500;
+/** Of all lines of a chart. */
+const MOST_COLUMNS = 10_000;
+/** How far from the window a chart is read. */
+const NEAR_PX = 300;
+/** What stands above and below the lines. */
+const AROUND_PX = 100;
 
-export function MetricChart({ title, sources, axis, sync, height, sayY }: { title: string; sources: readonly Source[]; axis: Axis; sync?: string; height?: number; sayY?: (y: number) => string }) {
+interface Props {
+  title: string;
+  /** Asked for once the chart comes near. */
+  sources: () => readonly Source[];
+  axis: Axis;
+  sync?: string;
+  height?: number;
+  sayY?: (y: number) => string;
+}
+
+export function MetricChart(props: Props) {
+  const { title, height = CHART_HEIGHT } = props;
+  const [root, isSeen] = useSeen<HTMLElement>(NEAR_PX);
+  return (
+    <section class="metric" ref={root} aria-label={title} style={{ minHeight: `${height + AROUND_PX}px` }}>
+      {isSeen ? <NearChart {...props} width={root.current?.clientWidth ?? 0} /> : <h3>{title}</h3>}
+    </section>
+  );
+}
+
+function NearChart({ title, sources: sourcesOf, axis, sync, height, sayY, width: shownWidth }: Props & { width: number }) {
   const workspace = useWorkspace();
-  const root = useRef<HTMLElement>(null);
   const drawn = useRef<uPlot | null>(null);
-  const [isSeen, setSeen] = useState(false);
   const { query: shownQuery } = useAddress();
   const range = readZoom(shownQuery, title, axis.x);
   const setRange = (chosen: Range | null): void => {
     if (chosen || range) putZoom(zoomChange(new URLSearchParams(location.search), title, axis.x, chosen));
   };
-  const [width, setWidth] = useState(600);
-  useEffect(() => {
-    const element = root.current;
-    if (!element) return;
-    setWidth(Math.max(100, Math.min(2000, Math.ceil(element.clientWidth / 100) * 100)));
-    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setSeen(true), { rootMargin: "300px" });
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
-
+  const [width] = useState(() => Math.max(100, Math.min(2000, Math.ceil(shownWidth / 100) * 100)));
+  const sources = sourcesOf();
   const jobs = [...new Set(sources.map((source) => source.job))];
   const keys = [...new Set(sources.map((source) => source.key))];
   const start = Math.min(...sources.map((source) => source.start));
   const query = { job: jobs, key: keys, width: columnsFor(width, jobs.length * keys.length), ...rangeQuery(axis.x, range, start) };
   const url = api(workspace, ["metrics", "chart"], query);
-  const { data, error, reload } = useLoad(isSeen ? url : null, (signal) => get<Page<ChartData>>(url, signal));
+  const { data, error, reload } = useLoad(url, (signal) => get<Page<ChartData>>(url, signal));
   const again = useThrottled(reload, REREAD_MS);
   useEvent("metrics", (event) => {
-    if (isSeen && jobs.includes(event.job) && event.metrics.some((metric) => keys.includes(metric.key))) again();
+    if (jobs.includes(event.job) && event.metrics.some((metric) => keys.includes(metric.key))) again();
   });
   useEvent("refresh", again);
 
@@ -78,7 +95,7 @@ export function MetricChart({ title, sources, axis, sync, height, sayY }: { titl
   const total = shown?.value.reduce((sum, line) => sum + line.count, 0) ?? 0;
   const isReduced = shown?.value.some((line) => !line.exact) ?? false;
   return (
-    <section class="metric" ref={root} aria-label={title}>
+    <>
       <header class="metric-head">
         <h3>{title}</h3>
         <div class="metric-tools">
@@ -95,7 +112,7 @@ export function MetricChart({ title, sources, axis, sync, height, sayY }: { titl
         />
       )}
       <p class="metric-foot">{shown && `${count(total)} points${isReduced ? ", least and largest of each column" : ""}${range ? ", zoomed" : ""}`}</p>
-    </section>
+    </>
   );
 }
 
@@ -108,9 +125,9 @@ function putZoom(change: Record<string, string[]>): void {
   setTimeout(() => (isPushed = false));
 }
 
-/** The server draws up to 200,000 columns at once. */
+/** Many lines over each other are drawn in wider columns, each with its least and largest values. */
 function columnsFor(width: number, lines: number): number {
-  return Math.max(50, Math.min(width, Math.floor(200_000 / Math.max(1, lines))));
+  return Math.max(50, Math.min(width, Math.floor(MOST_COLUMNS / Math.max(1, lines))));
 }
 
 function rangeQuery(x: Axis["x"], range: Range | null, start: number): Record<string, string | number> {

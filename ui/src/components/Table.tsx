@@ -1,11 +1,17 @@
 /** A table that sorts by its heads, selects by boxes, and groups its rows.
  *
  * Owns: looks, keys and selection. Leaves: sorting to who calls, most often the server.
- * Always: the first cell of a row is its name and a link; on a phone the table scrolls in its own
- * frame, the page doesn't.
+ * Always: the first cell of a row is its name and a link; rows are made as one scrolls to them; on a
+ * phone the table scrolls in its own frame, the page doesn't.
  */
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { useSeen } from "../lib/seen";
 import { Icon } from "./Icon";
+
+const ROWS_AT_ONCE = 100;
+/** How far from the window rows are made. */
+const NEAR_PX = 1000;
 
 export interface Column<Row> {
   id: string;
@@ -44,6 +50,8 @@ interface Props<Row> {
 
 export function Table<Row>(props: Props<Row>) {
   const { label, columns, rows, selected, onSelect, keyOf } = props;
+  const [most, setMost] = useState(ROWS_AT_ONCE);
+  let left = most;
   const all = selected !== undefined && rows.length > 0 && rows.every((row) => selected.has(keyOf(row)));
   return (
     <div class="table-frame" tabIndex={0} role="region" aria-label={label}>
@@ -58,17 +66,29 @@ export function Table<Row>(props: Props<Row>) {
             {columns.map((column) => <Head key={column.id} column={column} sort={props.sort ?? null} onSort={props.onSort} />)}
           </tr>
         </thead>
-        {sections(props).map(([group, members]) => (
-          <tbody key={group}>
-            {props.groupHead && group !== null && (
-              <tr class="table-group"><th colSpan={columns.length + (onSelect ? 1 : 0)} scope="colgroup">{props.groupHead(group, members)}</th></tr>
-            )}
-            {members.map((row) => <Line key={keyOf(row)} row={row} {...props} />)}
-          </tbody>
-        ))}
+        {sections(props).map(([group, members]) => {
+          const made = members.slice(0, Math.max(0, left));
+          left -= members.length;
+          return made.length > 0 && (
+            <tbody key={group}>
+              {props.groupHead && group !== null && (
+                <tr class="table-group"><th colSpan={columns.length + (onSelect ? 1 : 0)} scope="colgroup">{props.groupHead(group, members)}</th></tr>
+              )}
+              {made.map((row) => <Line key={keyOf(row)} row={row} {...props} />)}
+            </tbody>
+          );
+        })}
       </table>
+      {rows.length > most && <End key={most} onSeen={() => setMost(most + ROWS_AT_ONCE)} />}
     </div>
   );
+}
+
+/** Where the rows end that are made. */
+function End({ onSeen }: { onSeen: () => void }) {
+  const [box, isSeen] = useSeen<HTMLDivElement>(NEAR_PX);
+  useEffect(() => { if (isSeen) onSeen(); }, [isSeen]);
+  return <div ref={box} />;
 }
 
 function sections<Row>({ rows, groupOf }: Props<Row>): [string | null, Row[]][] {

@@ -9,14 +9,15 @@ two statements: the row that counts the blocks is read first, and no block beyon
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import BindParameter, ColumnElement, Connection, bindparam, func, select
 
-from torchyard.jobs.history import metric_blocks, stepless_points
-from torchyard.jobs.history.charts import Line, Span
+from torchyard.jobs.history import charts, metric_blocks, stepless_points
+from torchyard.jobs.history.charts import Chart, Line, Span
 from torchyard.jobs.history.history_store import is_sampled, metric_blocks_table, metrics
 from torchyard.shared.record_rules import NAN
 
@@ -69,52 +70,90 @@ class Summary:
     high: float | None
 
 
+def charts_of(
+    connection: Connection, job_ids: Sequence[int], key: str, window: Window, width: int
+) -> dict[int, Chart]:
+    """By job, the key in at most `width` columns; without the jobs that have no such key."""
+    heads = _heads(connection, job_ids, key)
+    spans = _spans(connection, heads, key, window)
+    return {
+        job_id: charts.reduce(
+            spans[job_id],
+            partial(_lines, connection, job_id, key, window.by),
+            _line(head.tail, window.by),
+            width,
+            window.start,
+            window.end,
+        )
+        for job_id, head in heads.items()
+    }
+
+
 def head(connection: Connection, job_id: int, key: str) -> Head | None:
     """None when the job has no such key."""
-    row = connection.execute(
-        select(metrics.c.blocks, metrics.c.points, metrics.c.tail).where(
-            metrics.c.job_id == job_id, metrics.c.key == key
-        )
-    ).one_or_none()
-    if row is None:
-        return None
-    timestamps, steps, values = metric_blocks.arrays(row.tail)
-    steps = stepless_points.number_steps(steps, row.points - len(steps))
-    return Head(row.blocks, Points(timestamps, steps, values))
+    return _heads(connection, [job_id], key).get(job_id)
 
 
-def spans(connection: Connection, job_id: int, key: str, blocks: int, window: Window) -> list[Span]:
-    """The first `blocks` blocks, as far as they reach into the window."""
+# A chart of many jobs asks for the blocks of each: built once, as building takes longer.
+_JOBS: BindParameter[int] = bindparam("jobs", expanding=True)
+_NUMBERS: BindParameter[int] = bindparam("numbers", expanding=True)
+_HEADS = select(metrics.c.job_id, metrics.c.blocks, metrics.c.points, metrics.c.tail).where(
+    metrics.c.job_id.in_(_JOBS), metrics.c.key == bindparam("of_key")
+)
+_DATA = (
+    select(metric_blocks_table.c.data)
+    .where(
+        metric_blocks_table.c.job_id == bindparam("of_job"),
+        metric_blocks_table.c.key == bindparam("of_key"),
+        metric_blocks_table.c.number.in_(_NUMBERS),
+    )
+    .order_by(metric_blocks_table.c.number)
+)
+
+
+def _heads(connection: Connection, job_ids: Sequence[int], key: str) -> dict[int, Head]:
+    heads = {}
+    for row in connection.execute(_HEADS, {"jobs": job_ids, "of_key": key}):
+        timestamps, steps, values = metric_blocks.arrays(row.tail)
+        steps = stepless_points.number_steps(steps, row.points - len(steps))
+        heads[row.job_id] = Head(row.blocks, Points(timestamps, steps, values))
+    return heads
+
+
+def _spans(
+    connection: Connection, heads: Mapping[int, Head], key: str, window: Window
+) -> dict[int, list[Span]]:
+    """By job, the blocks that its head counts, as far as they reach into the window."""
     table = metric_blocks_table.c
     first, last = _axis(window.by)
     query = (
-        select(table.number, table.count, first, last, table.min_value, table.max_value)
-        .where(*_conditions(job_id, key, window), table.number < blocks)
-        .order_by(table.number)
+        select(
+            *(table.job_id, table.number, table.count),
+            *(first, last, table.min_value, table.max_value),
+        )
+        .where(table.job_id.in_(list(heads)), *_conditions(key, window))
+        .order_by(table.job_id, table.number)
     )
-    return [Span(*row) for row in connection.execute(query).all()]
+    spans: dict[int, list[Span]] = {job_id: [] for job_id in heads}
+    for job_id, *row in connection.execute(query):
+        span = Span(*row)
+        if span.number < heads[job_id].blocks:
+            spans[job_id].append(span)
+    return spans
 
 
-def lines(
+def _lines(
     connection: Connection, job_id: int, key: str, by: By, numbers: Sequence[int]
 ) -> Iterator[Line]:
     """The blocks of these numbers, a piece at a time."""
-    table = metric_blocks_table.c
     for start in range(0, len(numbers), _NUMBERS_A_QUERY):
-        query = (
-            select(table.data)
-            .where(
-                table.job_id == job_id,
-                table.key == key,
-                table.number.in_(numbers[start : start + _NUMBERS_A_QUERY]),
-            )
-            .order_by(table.number)
-        )
-        for (data,) in connection.execute(query).all():
-            yield line(Points(*metric_blocks.arrays(data)), by)
+        some = numbers[start : start + _NUMBERS_A_QUERY]
+        query = {"of_job": job_id, "of_key": key, "numbers": some}
+        for (data,) in connection.execute(_DATA, query).all():
+            yield _line(Points(*metric_blocks.arrays(data)), by)
 
 
-def line(points: Points, by: By) -> Line:
+def _line(points: Points, by: By) -> Line:
     return Line(points.steps if by == "step" else points.timestamps, points.values)
 
 
@@ -142,7 +181,8 @@ def blocks(
     query = (
         select(table.number, table.data)
         .where(
-            *_conditions(job_id, key, window),
+            table.job_id == job_id,
+            *_conditions(key, window),
             table.number >= numbers.start,
             table.number < numbers.stop,
         )
@@ -238,10 +278,10 @@ def _axis(by: By) -> tuple[Any, Any]:
     return table.min_timestamp, table.max_timestamp
 
 
-def _conditions(job_id: int, key: str, window: Window) -> list[ColumnElement[bool]]:
+def _conditions(key: str, window: Window) -> list[ColumnElement[bool]]:
     table = metric_blocks_table.c
     first, last = _axis(window.by)
-    conditions = [table.job_id == job_id, table.key == key]
+    conditions = [table.key == key]
     if window.start is not None:
         conditions.append(last >= window.start)
     if window.end is not None:

@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress
 from typing import NamedTuple
 
@@ -139,6 +140,32 @@ def _all(spans: Sequence[Span], read: Read, tail: Line) -> Iterator[Line]:
     yield tail
 
 
+class _Cut(NamedTuple):
+    """Which of the points of a line, by their indexes, lie in a column."""
+
+    column: int
+    start: int
+    end: int
+
+
+# Runs that are compared log the same steps.
+@lru_cache(maxsize=64)
+def _cuts(packed_xs: bytes, start: int, end: int, width: int) -> Sequence[_Cut] | None:
+    """Those of a line's points that lie in the range; None when its xs are not in order."""
+    xs = array("q", packed_xs).tolist()
+    if sorted(xs) != xs:
+        return None
+    grid = _Grid(start, end, width)
+    cuts = []
+    at, last = bisect_left(xs, start), bisect_right(xs, end)
+    while at < last:
+        column = grid.column(xs[at])
+        following = bisect_left(xs, grid.edge(column + 1), at, last)
+        cuts.append(_Cut(column, at, following))
+        at = following
+    return cuts
+
+
 class _Grid:
     """The columns of one chart while they are filled."""
 
@@ -163,32 +190,41 @@ class _Grid:
         if low is None or high is None:
             return
         old_low, old_high = self._lows[column], self._highs[column]
-        self._lows[column] = low if old_low is None else min(low, old_low)
-        self._highs[column] = high if old_high is None else max(high, old_high)
+        if old_low is None or low < old_low:
+            self._lows[column] = low
+        if old_high is None or high > old_high:
+            self._highs[column] = high
 
     def add(self, line: Line) -> None:
         """Take the points that lie in the range."""
         if not line.xs:
             return
+        values = line.values.tolist()
+        cuts = _cuts(line.xs.tobytes(), self._start, self._end, self._width)
+        if cuts is not None:
+            self._add_ordered(cuts, values)
+            return
         xs = line.xs.tolist()
-        if sorted(xs) == xs:
-            self._add_ordered(xs, line.values)
-        elif self.column(max(xs)) - self.column(min(xs)) < _FEW_COLUMNS:
-            self._add_jumbled(xs, line.values)
-        else:
-            order = sorted(range(len(xs)), key=xs.__getitem__)
-            self._add_ordered(
-                [xs[index] for index in order], [line.values[index] for index in order]
-            )
+        if self.column(max(xs)) - self.column(min(xs)) < _FEW_COLUMNS:
+            self._add_jumbled(xs, values)
+            return
+        order = sorted(range(len(xs)), key=xs.__getitem__)
+        in_order = array("q", [xs[index] for index in order])
+        cuts = _cuts(in_order.tobytes(), self._start, self._end, self._width)
+        assert cuts is not None
+        self._add_ordered(cuts, [values[index] for index in order])
 
-    def _add_ordered(self, xs: Sequence[int], values: Sequence[float]) -> None:
-        at, end = bisect_left(xs, self._start), bisect_right(xs, self._end)
-        self.count += end - at
-        while at < end:
-            column = self.column(xs[at])
-            following = bisect_left(xs, self.edge(column + 1), at, end)
-            self.widen(column, *_extremes(values[at:following]))
-            at = following
+    def _add_ordered(self, cuts: Sequence[_Cut], values: Sequence[float]) -> None:
+        if not cuts:
+            return
+        self.count += cuts[-1].end - cuts[0].start
+        is_plain = not _may_lack_order(values)
+        for column, start, end in cuts:
+            inside = values[start:end]
+            if is_plain:
+                self.widen(column, min(inside), max(inside))
+            else:
+                self.widen(column, *_extremes(inside))
 
     def _add_jumbled(self, xs: Sequence[int], values: Sequence[float]) -> None:
         """Points of a few columns: one look for each is quicker than to put them in order."""
@@ -217,10 +253,15 @@ class _Grid:
 
 
 def _extremes(values: Sequence[float]) -> tuple[float | None, float | None]:
-    total = sum(values)
-    if total != total:  # a NaN among them, or infinities of both signs
+    if _may_lack_order(values):
         values = [value for value in values if value == value]
     return (min(values), max(values)) if values else (None, None)
+
+
+def _may_lack_order(values: Sequence[float]) -> bool:
+    """Whether there is a NaN among them, or infinities of both signs."""
+    total = sum(values)
+    return total != total
 
 
 def _x(pair: tuple[int, float]) -> int:

@@ -20,10 +20,11 @@ from torchyard.base.errors import InvalidInput, NotFound, did_you_mean
 from torchyard.jobs import actions
 from torchyard.jobs.history import chart_store, charts, exact_points, exports, metric_rows
 from torchyard.jobs.history.chart_store import By, Points, Sampled, Window
-from torchyard.jobs.history.charts import Line
 from torchyard.jobs.history.metric_rows import MetricTable
 from torchyard.jobs.records import job_masking
 from torchyard.jobs.records.types import Job
+from torchyard.jobs.requests import answer_types
+from torchyard.jobs.requests.to_json import comparison_json
 from torchyard.jobs.services import ServicesOf
 from torchyard.shared.record_rules import INT64_MAX, INT64_MIN, JsonNumber, number_json
 from torchyard.workspaces.guarded_routes import GuardedRoute, needs
@@ -118,10 +119,10 @@ def chart(
     end: End = None,
 ) -> Chart:
     job = actions.get(services, workspace, name)
-    drawn = _chart(services.db, job, key, Window(x, start, end), width)
-    if drawn is None:
+    drawn = _charts(services.db, [job], key, Window(x, start, end), width)
+    if job.id not in drawn:
         raise _no_key(services.db, job, key)
-    return _chart_json(key, x, drawn)
+    return _chart_json(key, x, drawn[job.id])
 
 
 @router.get("/metrics/chart")
@@ -142,15 +143,27 @@ def overlay(
             f"{series} lines of {width} columns are too much for one chart",
             f"ask for up to {_MOST_SERIES} lines, and {_MOST_NUMBERS:,} columns in all",
         )
-    jobs = [actions.get(services, workspace, name) for name in job]
+    jobs = actions.get_all(services, workspace, job)
     window = Window(x, start, end)
+    drawn = {metric: _charts(services.db, jobs, metric, window, width) for metric in key}
     lines: list[Chart] = [
-        {"job": charted.name, **_chart_json(metric, x, drawn)}
+        {"job": charted.name, **_chart_json(metric, x, drawn[metric][charted.id])}
         for charted in jobs
         for metric in key
-        if (drawn := _chart(services.db, charted, metric, window, width)) is not None
+        if charted.id in drawn[metric]
     ]
     return {"value": lines}
+
+
+@router.get("/metrics/comparison")
+@needs(Permission.READ)
+def comparison(services: ServicesOf, workspace: str, job: Names) -> answer_types.Comparison:
+    names = list(dict.fromkeys(job))
+    if len(names) > _MOST_SERIES:
+        raise InvalidInput(
+            f"{len(names)} jobs are too many to compare", f"name {_MOST_SERIES} or fewer"
+        )
+    return comparison_json(services, actions.get_all(services, workspace, names))
 
 
 @router.get("/jobs/{name}/metrics/history")
@@ -211,7 +224,7 @@ def export_of_jobs(
         raise InvalidInput(
             f"{len(job)} jobs are too many for one file", f"name {_MOST_SERIES} or fewer"
         )
-    jobs = [actions.get(services, workspace, name) for name in dict.fromkeys(job)]
+    jobs = actions.get_all(services, workspace, list(dict.fromkeys(job)))
     keys = _keys_by_job(services.db, jobs, key)
     window = Window(x, start, end)
     series = (
@@ -235,18 +248,11 @@ def _series(
         yield key, exact_points.pieces(db, job.id, key, window)
 
 
-def _chart(db: Database, job: Job, key: str, window: Window, width: int) -> charts.Chart | None:
+def _charts(
+    db: Database, jobs: Sequence[Job], key: str, window: Window, width: int
+) -> dict[int, charts.Chart]:
     with db.read() as connection:
-        head = chart_store.head(connection, job.id, key)
-        if head is None:
-            return None
-
-        def read(numbers: Sequence[int]) -> Iterator[Line]:
-            return chart_store.lines(connection, job.id, key, window.by, numbers)
-
-        spans = chart_store.spans(connection, job.id, key, head.blocks, window)
-        tail = chart_store.line(head.tail, window.by)
-        return charts.reduce(spans, read, tail, width, window.start, window.end)
+        return chart_store.charts_of(connection, [job.id for job in jobs], key, window, width)
 
 
 def _chart_json(key: str, by: By, drawn: charts.Chart) -> Chart:

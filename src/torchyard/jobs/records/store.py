@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -61,6 +61,8 @@ from torchyard.jobs.records.types import (
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+_Key = TypeVar("_Key", int, str)
 
 # The tag by which MLflow's clients name a run.
 _NAME_TAG = "mlflow.runName"
@@ -200,6 +202,21 @@ _NAMED = _jobs().where(jobs.c.workspace == bindparam("place"), jobs.c.name == bi
 def job_named(connection: Connection, workspace: str, name: str) -> Job | None:
     row = connection.execute(_NAMED, {"place": workspace, "called": name}).one_or_none()
     return None if row is None else _job(row)
+
+
+_ALL_NAMED = _jobs().where(
+    jobs.c.workspace == bindparam("place"), jobs.c.name.in_(bindparam("names", expanding=True))
+)
+
+
+def jobs_named(connection: Connection, workspace: str, names: Sequence[str]) -> dict[str, Job]:
+    """Those that exist, by their name."""
+    rows = [
+        row
+        for some in _portions(names)
+        for row in connection.execute(_ALL_NAMED, {"place": workspace, "names": some})
+    ]
+    return {row.name: _job(row) for row in rows}
 
 
 _BY_ID = _jobs().where(jobs.c.id == bindparam("number"))
@@ -475,6 +492,16 @@ def environment_hash_of(connection: Connection, job_id: int) -> str:
     return str(connection.execute(_ENVIRONMENT_HASH, {"number": job_id}).scalar_one())
 
 
+def environment_hashes_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, str]:
+    """By job, as `environment_hash_of`."""
+    columns = select(jobs.c.id, jobs.c.environment_hash)
+    return {
+        job_id: environment_hash
+        for some in _portions(job_ids)
+        for job_id, environment_hash in connection.execute(columns.where(jobs.c.id.in_(some)))
+    }
+
+
 _CHANGE = update(jobs).where(jobs.c.id == bindparam("number"))
 
 
@@ -586,6 +613,6 @@ def stages_of(connection: Connection, job_id: int) -> list[Event]:
     return [Event(row.seq, row.at, job_events.from_json(row.kind, row.body)) for row in rows]
 
 
-def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(ids), _IDS_A_QUERY):
-        yield ids[start : start + _IDS_A_QUERY]
+def _portions(keys: Sequence[_Key]) -> Iterator[Sequence[_Key]]:
+    for start in range(0, len(keys), _IDS_A_QUERY):
+        yield keys[start : start + _IDS_A_QUERY]

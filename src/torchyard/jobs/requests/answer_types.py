@@ -1,4 +1,4 @@
-"""What the native API answers of jobs: in a list, and of one with all that is known of it."""
+"""What the native API answers of jobs: in a list, compared, and of one with all that is known."""
 
 from __future__ import annotations
 
@@ -107,6 +107,26 @@ class Job(JobSummary, JobDetails):
     """One job with all that is known of it."""
 
     spec: dict[str, Any]
+
+
+class ComparedJob(JobSummary):
+    environment_hash: str
+    params: dict[str, str]
+    spec: dict[str, Any]
+
+
+class ComparedMetric(TypedDict):
+    """A metric's last value in each of the compared jobs; null where a job has none."""
+
+    key: str
+    values: list[JsonNumber | None]
+
+
+class Comparison(TypedDict):
+    """Jobs in the order of the request, and every metric that one of them has, by key."""
+
+    value: list[ComparedJob]
+    metrics: list[ComparedMetric]
 
 
 class SubmittedJob(Job):

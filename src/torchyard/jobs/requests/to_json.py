@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from torchyard.base.clock import to_text
 from torchyard.base.documents import secret_variables
 from torchyard.jobs import actions
 from torchyard.jobs.admission import queue, waiting_reasons
-from torchyard.jobs.history import metric_rows
+from torchyard.jobs.history import history_store, metric_rows
 from torchyard.jobs.records import attempt_store, job_masking, progress, store
 from torchyard.jobs.records.job_events import notices_of
 from torchyard.jobs.records.types import Attempt, Job, JobError
 from torchyard.jobs.requests import answer_types
-from torchyard.jobs.requests.answer_types import JobAttempt, JobDetails, JobFailure, JobSummary
+from torchyard.jobs.requests.answer_types import (
+    ComparedJob,
+    ComparedMetric,
+    JobAttempt,
+    JobDetails,
+    JobFailure,
+    JobSummary,
+)
 from torchyard.jobs.services import Services
 from torchyard.jobs.spec import rehearsal
 from torchyard.models import actions as models
@@ -61,6 +69,35 @@ def job_json(services: Services, job: Job) -> answer_types.Job:
         "spec": secret_variables.masked_document(job.document),
         **job_masking.masked(job, details),
     }
+
+
+def comparison_json(services: Services, jobs: Sequence[Job]) -> answer_types.Comparison:
+    """Each job without its timeline, and the last values of their metrics, key by key."""
+    ids = [job.id for job in jobs]
+    with services.db.read() as connection:
+        hashes = store.environment_hashes_of(connection, ids)
+        params = history_store.params_of(connection, ids)
+        values = history_store.values_by_key(connection, ids)
+    params_by_job: dict[int, dict[str, str]] = {job_id: {} for job_id in ids}
+    for job_id, key, value in params:
+        params_by_job[job_id][key] = value
+    compared: list[ComparedJob] = [
+        {
+            **summary_json(job, with_details=True),
+            "environment_hash": hashes[job.id],
+            "params": job_masking.masked(job, params_by_job[job.id]),
+            "spec": secret_variables.masked_document(job.document),
+        }
+        for job in jobs
+    ]
+    maskers = {job_masking.masker(job) for job in jobs}
+    metrics: list[ComparedMetric] = []
+    for key, row in sorted(values.items()):
+        for masker in maskers:
+            key = masker.text(key)
+        numbers = [None if value is None else number_json(value) for value in row]
+        metrics.append({"key": key, "values": numbers})
+    return {"value": compared, "metrics": metrics}
 
 
 def _attempt_json(attempt: Attempt) -> JobAttempt:

@@ -2,23 +2,30 @@
 import { useMemo, useState } from "preact/hooks";
 import { MetricChart, type Source } from "../../charts/MetricChart";
 import { api, type ApiError, get } from "../../api/client";
-import { ENDED, type Job, type JobRow, type Page } from "../../api/model";
+import { type ComparedJob, type ComparedMetric, type Comparison, ENDED, type JobRow, type Page } from "../../api/model";
 import { StatusBadge } from "../../components/Badge";
 import { Button, Choice } from "../../components/Button";
 import { Empty, ErrorNote, Loading } from "../../components/Empty";
+import { SearchField } from "../../components/Field";
 import { Icon } from "../../components/Icon";
 import { Menu } from "../../components/Menu";
 import { PageHead, Panel } from "../../components/Panel";
 import { Table } from "../../components/Table";
 import { href, jobHref } from "../../lib/address";
+import { count } from "../../lib/format";
 import { useLoad, useThrottled } from "../../lib/query";
 import { setQuery, useAddress } from "../../lib/router";
+import { useSeen } from "../../lib/seen";
 import { useEvent, useFollow, useWorkspace } from "../../lib/session";
 import { AxisChoice, readAxis } from "../job/MetricsTab";
 import { differences, MOST_JOBS, type Row } from "./differences";
 import { Experiment } from "./Experiment";
 import { Plots } from "./Plots";
 import type { Compared as PlottedJob } from "./scales";
+
+/** How far from the window plots and values are made: below many charts they are seldom looked at. */
+const NEAR_PX = 2000;
+const CHARTS_AT_ONCE = 48;
 
 export default function ComparePage(_: { names: string[] }) {
   const { query } = useAddress();
@@ -29,39 +36,48 @@ export default function ComparePage(_: { names: string[] }) {
 function CompareJobs() {
   const workspace = useWorkspace();
   const { query } = useAddress();
-  const names = [...new Set(query.getAll("job"))].slice(0, MOST_JOBS);
-  const key = names.length ? `compare/${workspace}/${names.join("\n")}` : null;
-  const { data: jobs, error, reload } = useLoad<Job[]>(key, (signal) => Promise.all(names.map((name) => get<Job>(api(workspace, ["jobs", name]), signal))));
+  const asked = [...new Set(query.getAll("job"))];
+  const names = asked.slice(0, MOST_JOBS);
+  const url = names.length ? api(workspace, ["metrics", "comparison"], { job: names }) : null;
+  const { data, error, reload } = useLoad(url, (signal) => get<Comparison>(url as string, signal));
   const again = useThrottled(reload, 1500);
   useEvent("job", (event) => { if (names.includes(event.name)) again(); });
   useEvent("metrics", (event) => { if (names.includes(event.job)) again(); });
   useEvent("refresh", again);
-  useFollow(jobs?.filter((job) => !ENDED.has(job.status)).map((job) => job.name) ?? []);
+  useFollow(data?.value.filter((job) => !ENDED.has(job.status)).map((job) => job.name) ?? []);
   return (
     <>
       <PageHead title="Compare" actions={<AddJob names={names} />} />
       {!names.length && <Empty title="Choose jobs to compare" command="yard job metrics JOB JOB --plot loss">Select two or more in the <a class="link" href={href(workspace, "jobs")}>list of jobs</a>, or add them here.</Empty>}
       {!names.length && <Experiments />}
       {error && <ErrorNote error={error as ApiError} />}
-      {names.length > 0 && !jobs && !error && <Loading />}
-      {jobs && <Compared jobs={jobs} />}
+      {names.length > 0 && !data && !error && <Loading />}
+      {asked.length > MOST_JOBS && <p class="dim">{`The first ${MOST_JOBS} of ${asked.length} jobs are compared.`}</p>}
+      {data && <Compared comparison={data} />}
     </>
   );
 }
 
-function Compared({ jobs }: { jobs: readonly Job[] }) {
+function Compared({ comparison }: { comparison: Comparison }) {
+  const jobs = comparison.value;
+  const [below, isSeen] = useSeen<HTMLDivElement>(NEAR_PX);
   return (
     <div class="stack">
       <ul class="compared" aria-label="Compared jobs">{jobs.map((job, at) => <Chip key={job.name} job={job} color={at} names={jobs.map((each) => each.name)} />)}</ul>
-      <Charts jobs={jobs} />
-      <JobPlots jobs={jobs} />
-      <Differences jobs={jobs} />
+      <Charts {...comparison} />
+      <div class="stack" ref={below}>
+        {isSeen && <JobPlots {...comparison} />}
+        {isSeen && <Differences {...comparison} />}
+      </div>
     </div>
   );
 }
 
-function JobPlots({ jobs }: { jobs: readonly Job[] }) {
-  const plotted = useMemo(() => jobs.map((job): PlottedJob => ({ ...job, display_name: labelOf(job), inputs: literals(job.spec.inputs) })), [jobs]);
+function JobPlots({ value: jobs, metrics }: Comparison) {
+  const plotted = useMemo(() => jobs.map((job, at): PlottedJob => ({
+    ...job, display_name: labelOf(job), inputs: literals(job.spec.inputs),
+    metrics: Object.fromEntries(metrics.map(({ key, values }) => [key, values[at]])),
+  })), [jobs, metrics]);
   return <Plots jobs={plotted} />;
 }
 
@@ -73,7 +89,7 @@ function literals(inputs: Record<string, unknown> = {}): Record<string, unknown>
   }));
 }
 
-function Chip({ job, color, names }: { job: Job; color: number; names: readonly string[] }) {
+function Chip({ job, color, names }: { job: ComparedJob; color: number; names: readonly string[] }) {
   const workspace = useWorkspace();
   return (
     <li class="compared-job">
@@ -85,33 +101,44 @@ function Chip({ job, color, names }: { job: Job; color: number; names: readonly 
   );
 }
 
-function labelOf(job: Job): string {
+function labelOf(job: ComparedJob): string {
   return job.display_name === job.name ? job.name : `${job.display_name} (${job.name})`;
 }
 
-function Charts({ jobs }: { jobs: readonly Job[] }) {
+function Charts({ value: jobs, metrics }: Comparison) {
   const workspace = useWorkspace();
   const { query } = useAddress();
   const axis = readAxis(query);
-  const keys = [...new Set(jobs.flatMap((job) => Object.keys(job.metrics)))];
+  const text = query.get("metric") ?? "";
+  const [most, setMost] = useState(CHARTS_AT_ONCE);
   // Those that most jobs have come first: they are what can be compared.
-  const many = (key: string): number => jobs.filter((job) => key in job.metrics).length;
-  keys.sort((a, b) => many(b) - many(a) || a.localeCompare(b));
-  if (!keys.length) return null;
-  const sources = (key: string): Source[] => jobs.flatMap((job, color) =>
-    key in job.metrics ? [{ job: job.name, key, label: labelOf(job), color, start: Date.parse(job.started_at ?? job.created_at), href: jobHref(workspace, job.name) }] : []);
+  const ordered = useMemo(() => {
+    const many = new Map(metrics.map(({ key, values }) => [key, values.filter((value) => value !== null).length]));
+    return [...metrics].sort((a, b) => (many.get(b.key) ?? 0) - (many.get(a.key) ?? 0) || a.key.localeCompare(b.key));
+  }, [metrics]);
+  if (!metrics.length) return null;
+  const found = ordered.filter(({ key }) => key.toLowerCase().includes(text.toLowerCase()));
+  const sources = ({ key, values }: ComparedMetric): Source[] => jobs.flatMap((job, color) =>
+    values[color] === null ? [] : [{ job: job.name, key, label: labelOf(job), color, start: Date.parse(job.started_at ?? job.created_at), href: jobHref(workspace, job.name) }]);
   return (
     <section aria-label="Metrics">
-      <div class="toolbar metric-bar"><AxisChoice axis={axis} /></div>
-      <div class="metric-grid">{keys.map((key) => <MetricChart key={key} title={key} sources={sources(key)} axis={axis} sync="compare" />)}</div>
+      <div class="toolbar metric-bar">
+        <SearchField label="Search metrics" value={text} onInput={(value) => setQuery({ metric: value })} />
+        <AxisChoice axis={axis} />
+      </div>
+      <div class="metric-grid">{found.slice(0, most).map((metric) => <MetricChart key={metric.key} title={metric.key} sources={() => sources(metric)} axis={axis} sync="compare" />)}</div>
+      {!found.length && <Empty title="No metric fits" />}
+      {found.length > most && <p class="list-more"><span class="dim">{`The first ${count(most)} of ${count(found.length)} metrics.`}</span> <Button onClick={() => setMost(most + CHARTS_AT_ONCE)}>Show more</Button></p>}
     </section>
   );
 }
 
-function Differences({ jobs }: { jobs: readonly Job[] }) {
+function Differences(comparison: Comparison) {
   const { query } = useAddress();
   const all = query.get("all") === "1";
-  const rows = differences(jobs).filter((row) => all || row.differs);
+  const { value: jobs, metrics } = comparison;
+  const known = useMemo(() => differences(comparison), [jobs, metrics]);
+  const rows = known.filter((row) => all || row.differs);
   return (
     <Panel flush title="Values" aside={<Choice label="Which values" value={all ? "all" : "differ"} options={[["differ", "What differs"], ["all", "All"]]} onChange={(value) => setQuery({ all: value === "all" })} />}>
       {rows.length ? (
@@ -142,21 +169,25 @@ function Experiments() {
 }
 
 function AddJob({ names }: { names: readonly string[] }) {
+  return <Menu icon="compare" text="Add a job" label="Add a job">{(close) => <JobChoice names={names} onClose={close} />}</Menu>;
+}
+
+function JobChoice({ names, onClose }: { names: readonly string[]; onClose: () => void }) {
   const workspace = useWorkspace();
   const [text, setText] = useState("");
   const url = api(workspace, ["jobs"], { text, limit: 12 });
   const { data } = useLoad(url, (signal) => get<Page<JobRow>>(url, signal));
+  const choose = (job: string[]): void => {
+    onClose();
+    setQuery({ job }, false);
+  };
   return (
-    <Menu icon="compare" text="Add a job" label="Add a job">
-      {(close) => (
-        <>
-          <input class="input" type="search" aria-label="Search jobs" placeholder="Search jobs" value={text} onInput={(event) => setText(event.currentTarget.value)} />
-          {data?.value.filter((job) => !names.includes(job.name)).map((job) => (
-            <button type="button" key={job.name} class="menu-item" onClick={() => { close(); setQuery({ job: [...names, job.name] }, false); }}>{job.display_name}<span class="dim mono">{job.name}</span></button>
-          ))}
-          {names.length > 0 && <div class="menu-foot"><Button kind="quiet" onClick={() => { close(); setQuery({ job: [] }, false); }}>Remove all</Button></div>}
-        </>
-      )}
-    </Menu>
+    <>
+      <input class="input" type="search" aria-label="Search jobs" placeholder="Search jobs" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      {data?.value.filter((job) => !names.includes(job.name)).map((job) => (
+        <button type="button" key={job.name} class="menu-item" onClick={() => choose([...names, job.name])}>{job.display_name}<span class="dim mono">{job.name}</span></button>
+      ))}
+      {names.length > 0 && <div class="menu-foot"><Button kind="quiet" onClick={() => choose([])}>Remove all</Button></div>}
+    </>
   );
 }

@@ -1,5 +1,5 @@
 /** What jobs have in common and what not, name by name. */
-import type { Job } from "../../api/model";
+import type { ComparedJob, Comparison } from "../../api/model";
 import { number } from "../../lib/format";
 
 export interface Row {
@@ -10,13 +10,13 @@ export interface Row {
   differs: boolean;
 }
 
-export const MOST_JOBS = 12;
+export const MOST_JOBS = 50;
 
 /** Rows by group: status, metrics, parameters, inputs, what they ran and where. */
-export function differences(jobs: readonly Job[]): Row[] {
+export function differences({ value: jobs, metrics }: Comparison): Row[] {
   return [
     ...rowsOf("Job", jobs.map(summary)),
-    ...rowsOf("Metrics, last values", jobs.map((job) => job.metrics)),
+    ...metrics.map(({ key, values }) => rowOf("Metrics, last values", key, values)),
     ...rowsOf("Parameters", jobs.map((job) => job.params)),
     ...rowsOf("Inputs", jobs.map((job) => job.spec.inputs ?? {})),
     ...rowsOf("Environment variables", jobs.map((job) => job.spec.environment_variables ?? {})),
@@ -24,7 +24,7 @@ export function differences(jobs: readonly Job[]): Row[] {
   ];
 }
 
-function summary(job: Job): Record<string, unknown> {
+function summary(job: ComparedJob): Record<string, unknown> {
   return {
     status: job.status, "duration (s)": job.duration_s, nodes: job.node_count, "ranks per node": job.processes_per_node,
     compute: job.compute, owner: job.owner, experiment: job.experiment_name, command: job.spec.command, code: job.spec.code,
@@ -34,10 +34,12 @@ function summary(job: Job): Record<string, unknown> {
 
 function rowsOf(group: string, columns: readonly Record<string, unknown>[]): Row[] {
   const names = [...new Set(columns.flatMap((column) => Object.keys(column)))];
-  return names.map((name) => {
-    const values = columns.map((column) => say(column[name]));
-    return { group, name, values, differs: new Set(values).size > 1 };
-  }).filter((row) => row.values.some(Boolean));
+  return names.map((name) => rowOf(group, name, columns.map((column) => column[name]))).filter((row) => row.values.some(Boolean));
+}
+
+function rowOf(group: string, name: string, cells: readonly unknown[]): Row {
+  const values = cells.map(say);
+  return { group, name, values, differs: new Set(values).size > 1 };
 }
 
 function say(value: unknown): string {

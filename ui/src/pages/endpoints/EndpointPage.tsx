@@ -115,7 +115,7 @@ function Measures({ rows }: { rows: readonly Deployment[] }) {
   return (
     <section aria-label="Requests">
       <div class="metric-grid">
-        {logged.map((key) => <MetricChart key={key} title={key} sources={sources(key)} axis={{ x: "time", log: false, smoothing: 0 }} sync="endpoint" />)}
+        {logged.map((key) => <MetricChart key={key} title={key} sources={() => sources(key)} axis={{ x: "time", log: false, smoothing: 0 }} sync="endpoint" />)}
       </div>
     </section>
   );

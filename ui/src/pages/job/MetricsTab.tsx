@@ -52,7 +52,7 @@ export function MetricsTab({ job }: { job: Job }) {
       </div>
       <div class="metric-grid">
         {groups.map((group) => (
-          <MetricChart key={group.title} title={group.title} sources={sourcesOf(job, group)} sync={`${job.name}/metrics`} axis={axis} />
+          <MetricChart key={group.title} title={group.title} sources={() => sourcesOf(job, group)} sync={`${job.name}/metrics`} axis={axis} />
         ))}
       </div>
       {!groups.length && <Empty title="No metric fits" />}

@@ -28,7 +28,7 @@ export function Overview({ job: asked }: { job: Job }) {
       <div class="overview-main">
         {groups.length > 0 ? (
           <div class="metric-grid">
-            {groups.map((group) => <MetricChart key={group.title} title={group.title} sources={sourcesOf(job, group)} axis={PLAIN} sync={job.name} height={180} />)}
+            {groups.map((group) => <MetricChart key={group.title} title={group.title} sources={() => sourcesOf(job, group)} axis={PLAIN} sync={job.name} height={180} />)}
           </div>
         ) : job.type === "sweep" ? <Panel title="Search space"><Values of={job.spec.search_space ?? {}} /></Panel> : job.type === "pipeline" ? <Panel title="Outputs"><Values of={literals(job.spec.outputs)} empty="No outputs" /></Panel> : <Panel title="Metrics"><NoMetrics job={job} /></Panel>}
         {keys.length > 0 && <Panel title="Last values"><Figures of={job.metrics} /></Panel>}

@@ -38,7 +38,7 @@ export function ResourcesTab({ job }: { job: Job }) {
         {resourceCharts(sampled).map((chart) => (
           <MetricChart
             key={chart.title} title={chart.title} sync={`${job.name}/resources`} axis={AXIS} sayY={chart.say}
-            sources={chart.keys.map(({ key, label }, color) => ({ job: job.name, key, label, color, start }))}
+            sources={() => chart.keys.map(({ key, label }, color) => ({ job: job.name, key, label, color, start }))}
           />
         ))}
       </div>
