@@ -111,7 +111,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "shell_syntax",
-        r"(?:line \d+: |sh: \d+: )(?:.{0,200}(?:[Ss]yntax error|unexpected EOF)"
+        r"(?<![\w-])(?:da)?sh: \d+: (?:Syntax error: (?:\"\(\"|redirection) unexpected"
+        r"|Bad substitution)",
+        "`sh` is not bash and knows neither its arrays nor all of its `${{…}}`: run the file by "
+        "`bash`, or write `#!/bin/bash` into its first line and run it by its path",
+    ),
+    Rule(
+        "shell_syntax",
+        r"(?:line \d+: |sh: \d+: )(?:.{0,200}(?:[Ss]yntax error|unexpected EOF|bad substitution)"
         r"|\w+: (?:unbound variable|parameter not set))",
         "the shell can't parse the job's `command`: see the line in the message",
     ),
@@ -237,6 +244,34 @@ RULES: tuple[Rule, ...] = (
         r"connectFullMesh failed with .{0,200}(?:timed out connecting|Connection refused)",
         "a rank is not where the others look for it: does every run meet at a file or an address "
         "of its own, and can the nodes reach each other",
+        consequence=True,
+    ),
+    Rule(
+        "connection_failed",
+        r"SSL: (?:WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE)",
+        "the server at that port does not speak TLS: its address begins with `http://`, or a proxy "
+        "of `https_proxy` does",
+    ),
+    Rule(
+        "connection_failed",
+        r"SSL: CERTIFICATE_VERIFY_FAILED",
+        "this machine does not trust the certificate of that server: name the file of its "
+        "authority in SSL_CERT_FILE and REQUESTS_CA_BUNDLE, or set the machine's clock",
+    ),
+    Rule(
+        "connection_failed",
+        r"HTTP(?:Status)?Error: \D{0,40}(?P<status>[45]\d\d)\b",
+        "a server answered with {status}: 401 and 403 refuse the token, or a link that has "
+        "expired; 404 means that the address is wrong; 429 and those from 500 up may be over later",
+    ),
+    # Clients of HTTP, whose servers are seldom ranks.
+    Rule(
+        "connection_failed",
+        r"^(?:urllib\.error\.|urllib3\.|requests\.|httpx\.|aiohttp\.|botocore\.|http\.client\.)"
+        r"[\w.]{1,80}: [^\n]{0,400}?(?:[Cc]onnection (?:refused|reset|aborted|broken)"
+        r"|closed connection)",
+        "nobody answers at that address: check the server, its port, and `http_proxy` and "
+        "`https_proxy` among the variables; or provide the data as one of the job's `inputs`",
         consequence=True,
     ),
     Rule(
@@ -371,6 +406,12 @@ RULES: tuple[Rule, ...] = (
         r"/python[\d.]{0,8}: No module named '?(?P<missing>[\w.]{1,200})",
         "`python -m {missing}` finds no such module: it is not in the job's `code`, or the "
         "environment lacks the package that has it",
+    ),
+    Rule(
+        "import_failed",
+        r"Error while finding module specification for '(?P<module>[\w./-]{1,200})\.py'",
+        "`python -m` takes the name of a module, as `{module}`, without `.py` and with dots "
+        "between folders; a file is run by its path, without `-m`",
     ),
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(
