@@ -826,7 +826,7 @@ def test_only_a_server_that_is_no_rank_is_told_as_one(context: DiagnosisContext)
     assert failure is not None and failure.details["rank"] == 1
     failure = diagnosis.root_cause(exits[:1], context, NOW + 2)
     assert failure is not None and failure.code == "connection_failed"
-    assert failure.message.endswith("(train.py line 4, in step), as it connected to 10.0.0.9:3128")
+    assert failure.message.endswith("(train.py line 4, in step), while connecting to 10.0.0.9:3128")
 
 
 def test_of_threads_that_failed_the_one_with_another_error_is_told(

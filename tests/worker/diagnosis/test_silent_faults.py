@@ -260,7 +260,7 @@ LONG = "".join(f"step {step} loss {1 / (step + 1):.4f}\n" for step in range(20))
         # Each with as much work as its part has, or after the same steps.
         ([LONG, f"{LONG}step 20\n"], [20.0, 95.0], ""),
         (["done\n", LONG], [20.0, 95.0], ""),
-        ([LONG, "", "2 rows\n"], [95.0, 0.3, 0.4], "only rank 0 made steps: the others ended"),
+        ([LONG, "", "2 rows\n"], [95.0, 0.3, 0.4], "only rank 0 printed any step: it ran for 95.0"),
         # Only rank 0 prints, and works on at the end, as by an evaluation; no work in steps.
         ([LONG, "", ""], [95.0, 94.0, 93.0], ""),
         ([LONG, "", ""], [95.0, 60.0, 60.0], ""),

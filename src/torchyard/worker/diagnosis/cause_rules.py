@@ -261,8 +261,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "connection_failed",
         r"HTTP(?:Status)?Error: \D{0,40}(?P<status>[45]\d\d)\b",
-        "a server answered with {status}: 401 and 403 refuse the token, or a link that has "
-        "expired; 404 means that the address is wrong; 429 and those from 500 up may be over later",
+        "a server refused the request with status {status}: 401 and 403 mean a token or a link "
+        "that is wrong or has expired, 404 a wrong address; after 429, or one from 500 up, try "
+        "again later",
     ),
     # Clients of HTTP, whose servers are seldom ranks.
     Rule(

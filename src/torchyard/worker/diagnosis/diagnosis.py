@@ -233,7 +233,7 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
         after = f", after the shell said `{said[-1][:_TITLE]}`"
         finding = _replaced(finding, what=finding.what + after)
     if record is not None and record.address and record.address not in finding.what:
-        finding = _replaced(finding, what=f"{finding.what}, as it connected to {record.address}")
+        finding = _replaced(finding, what=f"{finding.what}, while connecting to {record.address}")
     finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail, launched)
 

@@ -254,8 +254,8 @@ def _unequal_times(logs: Mapping[Rank, str], context: DiagnosisContext) -> Itera
     )
     if others_s < _SHARE_AT_ONCE * times[longest] and not any(others) and not speak:
         yield (
-            f"only rank {longest.rank} made steps: the others ended after {others_s:.1f} s at "
-            f"most without one, it ran for {times[longest]:.1f} s"
+            f"only rank {longest.rank} printed any step: it ran for {times[longest]:.1f} s, and "
+            f"the others ended after {others_s:.1f} s at most"
         )
 
 
