@@ -280,10 +280,10 @@ RULES: tuple[Rule, ...] = (
         r"[Cc]onnection (?:closed|reset|refused) by peer|Connection reset by (?:remote )?peer"
         r"|ConnectionResetError|ConnectionRefusedError|ConnectionAbortedError|BrokenPipeError"
         r"|Broken pipe|Transport endpoint is not connected|ProcessGroupWrapper"
-        r"|remote process exited|Connection was likely closed"
+        r"|Connection was likely closed"
         r"|client socket has (?:failed to connect|timed out)|DistNetworkError|DistStoreError"
         r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|Gloo connectFullMesh"
-        r"|NCCL communicator was aborted|ncclRemoteError|DistBackendError|Connection refused"
+        r"|DistBackendError|Connection refused"
         r"|Application timeout caused pair closure|\[[^\[\]\n]{0,200}/gloo/|EOFError(?!: Ran out)",
         _PEERS,
         consequence=True,

@@ -1,6 +1,7 @@
 """Notice that the ranks of a node have come to a stand, by the job's own pace.
 
-Owns: what counts as a sign of life, how long a pause may be, what is reported of each rank.
+Owns: what counts as a sign of life, how long a pause may be, what is reported of each rank, also
+what failed in it as the pause began.
 Leaves: whether the whole job stands, and who is to blame, to the server, which hears from all
 nodes (jobs/records/stalls.py); stacks to stacks.py, collectives to rank_calls.py.
 Always: nothing is ended; a job that reads, writes, prints or logs is never reported, nor one that
