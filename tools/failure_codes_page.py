@@ -48,7 +48,12 @@ def page() -> str:
 
 def _display_hint(rule: Rule) -> str:
     names = {"package": "<package>", "library": "<library>", "command": "<command>"}
-    names |= {"module": "<module>", "missing": "<module>", "interface": "<interface>"}
+    names |= {
+        "module": "<module>",
+        "missing": "<module>",
+        "interface": "<interface>",
+        "status": "<status>",
+    }
     return rule.hint.format(**names, path="<path>").replace("|", "\\|") or "see the traceback"
 
 

@@ -40,3 +40,23 @@ def test_a_command_hides_failures(command: str, hides: bool) -> None:
 def test_a_long_command_is_looked_through(part: str) -> None:
     assert not shell_commands.hide_failures(part * 40_000)
     assert shell_commands.hide_failures(f"cd;{part * 40_000}\nls\ncd;ls")
+
+
+@pytest.mark.parametrize(
+    ("command", "ends"),
+    [
+        ("nohup python train.py > train.log 2>&1 &", True),
+        ("python a.py & python b.py &\n", True),
+        ("python train.py & # and go on", True),
+        ("tensorboard --logdir x & python train.py", False),
+        ("python a.py & python b.py & wait", False),
+        ("python a.py &\nwait", False),
+        ("test -f x && python train.py", False),
+        ("python train.py &> train.log", False),
+        ("python train.py --query 'a=1&'", False),
+        ("python train.py --query a\\&", False),
+        ("cat > x <<END\na &\nEND\n", False),
+    ],
+)
+def test_a_last_program_in_the_background_is_told(command: str, ends: bool) -> None:
+    assert shell_commands.ends_in_background(command) == ends

@@ -85,6 +85,21 @@ MESSAGES = [
     ("OSError: [Errno 5] Input/output error", "io_error"),
     ("OSError: [Errno 30] Read-only file system: '/inputs/x'", "read_only"),
     ("ModuleNotFoundError: No module named 'yaml'", "import_failed"),
+    ("env/bin/python: Error while finding module specification for 'train.py' (ModuleNotFoundError:"
+     " __path__ attribute not found on 'train' while trying to find 'train.py')", "import_failed"),
+    ('launch.sh: 3: Syntax error: "(" unexpected', "shell_syntax"),
+    ("/tmp/x/run.sh: 5: Bad substitution", "shell_syntax"),
+    ("/bin/bash: line 1: ${X^^^}: bad substitution", "shell_syntax"),
+    ("urllib.error.URLError: <urlopen error [Errno 111] Connection refused>", "connection_failed"),
+    ("requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected('Remote end "
+     "closed connection without response'))", "connection_failed"),
+    ("ConnectionRefusedError: [Errno 111] Connection refused", "peer_lost"),
+    ("urllib.error.URLError: <urlopen error [SSL: WRONG_VERSION_NUMBER] wrong version number>",
+     "connection_failed"),
+    ("requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://x/y",
+     "connection_failed"),
+    ("httpx.HTTPStatusError: Client error '404 Not Found' for url 'https://x/y'",
+     "connection_failed"),
     ("ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from "
      "C header, got 88 from PyObject", "import_failed"),
     ("AttributeError: `np.float_` was removed in the NumPy 2.0 release.",
@@ -800,3 +815,119 @@ def test_what_fails_while_another_process_is_read_keeps_its_cause(
     failure = diagnosis.diagnose(ended(0, NOW), context).failure
     assert failure.code == code
     assert ("__reduce__" in failure.hint) == (frames == READ and "TypeError" in error)
+
+
+def test_only_a_server_that_is_no_rank_is_told_as_one(context: DiagnosisContext) -> None:
+    refused = "<urlopen error [Errno 111] Connection refused>"
+    record(context, 0, NOW, "urllib.error.URLError", refused, address="10.0.0.9:3128")
+    record(context, 1, NOW + 1, "ValueError", "bad sample")
+    exits = [ended(0, NOW + 0.1), ended(1, NOW + 1.1)]
+    failure = diagnosis.root_cause(exits, context, NOW + 2)
+    assert failure is not None and failure.details["rank"] == 1
+    failure = diagnosis.root_cause(exits[:1], context, NOW + 2)
+    assert failure is not None and failure.code == "connection_failed"
+    assert failure.message.endswith("(train.py line 4, in step), while connecting to 10.0.0.9:3128")
+
+
+def test_of_threads_that_failed_the_one_with_another_error_is_told(
+    context: DiagnosisContext,
+) -> None:
+    broken = "threading.BrokenBarrierError"
+    record(context, 0, NOW - 2, "KeyError", "'reward'", kind="thread")
+    for seconds in (1.5, 1.0):
+        record(context, 0, NOW - seconds, broken, "", kind="thread")
+    record(context, 0, NOW, broken, "")
+    message = diagnosis.diagnose(ended(0, NOW), context).failure.message
+    assert message.endswith(", after KeyError: 'reward' (train.py line 4, in step) in a thread")
+
+
+LIMIT = """step 3
+Timeout (0:00:02)!
+Thread 0x00007f1 (most recent call first):
+  File "/w/reader.py", line 5 in read
+
+Thread 0x00007f2 (most recent call first):
+  File "/w/train.py", line 20 in pack
+  File "/w/train.py", line 31 in <module>
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (LIMIT, "`faulthandler.dump_traceback_later` ended it after 0:00:02 (/w/train.py line 20,"),
+        # It only told, and the script went on.
+        (f"{LIMIT}step 4\n", "by os._exit or a library, after it printed `step 4`"),
+        ("Timeout (0:00:02)! of the server\n", "by os._exit or a library, after it printed"),
+        ("libx: no license\n", "or a library, after it printed `libx: no license`"),
+        (
+            "[ERROR] no license for rank 1\nbye\n",
+            "after it logged `[ERROR] no license for rank 1` and printed `bye`",
+        ),
+        ("ERROR rate 0.1\nERROR: 0\nerror 0.3\nbye\n", "a library, after it printed `bye`"),
+    ],
+)
+def test_what_an_abrupt_end_leaves_is_told(log: str, words: str, context: DiagnosisContext) -> None:
+    folder = context.records_folder(0)
+    folder.mkdir(parents=True)
+    (folder / "70.stack").touch()
+    failure = diagnosis.diagnose(with_log(context, log, 1), context).failure
+    assert failure.code == "hard_exit" and words in failure.message
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (
+            "step 3\ngzip: stdin: not in gzip format\ntar: Child returned status 1\n"
+            "tar: Error is not recoverable: exiting now\n",
+            "after it printed `gzip: stdin: not in gzip format` … `tar: Error is not recoverable",
+        ),
+        ("cp: cannot stat 'x'\n", "after it printed `cp: cannot stat 'x'`"),
+        ("loss: 0.3\nacc: 0.5\n", "after it printed `acc: 0.5`"),
+    ],
+)
+def test_the_first_line_of_what_programs_say_is_told(
+    log: str, words: str, context: DiagnosisContext
+) -> None:
+    failure = diagnosis.diagnose(with_log(context, log, 2), context).failure
+    assert failure.code == "rank_failed" and words in failure.message
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/w/train.py", line 11, in check
+    raise ValueError("sample rate 44100")
+ValueError: sample rate 44100"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRACEBACK,
+        "\n".join(f"09:30:0{n} | ERROR | {line}" for n, line in enumerate(TRACEBACK.split("\n"))),
+        json.dumps({"level": "error", "exception": TRACEBACK}),
+        TRACEBACK.replace('  File "/w/train.py"', '\n> File "/w/train.py"'),
+    ],
+    ids=["plain", "a time before each line", "within JSON", "Loguru"],
+)
+def test_a_traceback_is_found_as_loggers_write_it(text: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"step 3\n{text}\n09:31:00 | INFO | bye\n")
+    trace = artifacts.last_trace(artifacts.log_tail(log))
+    assert trace is not None and trace.title.startswith("ValueError: sample rate 44100")
+    assert [(frame.file, frame.line) for frame in trace.frames] == [("/w/train.py", 11)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{broken json Traceback (most recent call last):\\n",
+        '["Traceback (most recent call last):\\n"]',
+        "09:30 | ERROR | Traceback (most recent call last):\nand more",
+        'see Traceback (most recent call last):\n  File "x.py", line 3',
+    ],
+)
+def test_a_log_keeps_the_lines_that_are_no_traceback(text: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(text)
+    assert artifacts.log_tail(log) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,159 @@ def test_steps_that_are_missing_are_told(logs: list[str], words: str, tmp_path: 
 def test_only_a_few_are_told(tmp_path: Path) -> None:
     text = "".join(f"loss{number} nan\n" * 3 for number in range(50))
     assert len(told(tmp_path, text)) == 3
+
+
+HELP = """usage: train.py [-h] [-s STEPS]
+
+Trains a tagger.
+
+options:
+  -h, --help            show this help message and exit
+  -s STEPS, --steps STEPS
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "log", "is_told"),
+    [
+        ("python train.py -s 4 -h 256", HELP, True),
+        ("python train.py", f"torch 2.9\n{HELP}", True),
+        ("python train.py", HELP.replace("-h, --help            show", "--help  Show"), True),
+        ("python train.py --help", HELP, False),
+        ("python train.py -h", HELP, False),
+        ("python train.py -h | head -n 3", HELP, False),
+        ("python train.py -h > help.txt; cat help.txt", HELP, False),
+        ("python train.py", f"{HELP}no option was given: 3 epochs\nepoch 0\n", False),
+        ("python train.py", "usage: 3 of 4 GiB\n", False),
+    ],
+)
+def test_help_that_nobody_asked_for_is_told(
+    command: str, log: str, is_told: bool, tmp_path: Path
+) -> None:
+    sentences = told(tmp_path, log, log, command=command, has_logged=True)
+    assert [each.startswith("rank 0: the script printed the help") for each in sentences] == (
+        [True] * is_told
+    )
+
+
+def keys(missing: list[str], unexpected: list[str]) -> str:
+    found = f"_IncompatibleKeys(missing_keys={missing}, unexpected_keys={unexpected})"
+    return f"INFO:root:loaded pretrained weights: {found}\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "unexpected", "words"),
+    [
+        (["0.weight", "0.bias"], ["module.0.weight", "module.0.bias"], "add or remove `module.`"),
+        (["model.a", "model.b"], ["a", "b"], "add or remove `model.`"),
+        # A new head on a pretrained model, a part that is left out, keys of another model.
+        (["head.weight"], ["fc.weight"], ""),
+        (["head.weight", "head.bias"], [], ""),
+        ([], ["module.a"], ""),
+        (["0.weight", "1.weight"], ["module.0.weight"], ""),
+        (["0.weight"], ["10.weight"], ""),
+    ],
+)
+def test_a_state_that_fits_by_no_key_is_told(
+    missing: list[str], unexpected: list[str], words: str, tmp_path: Path
+) -> None:
+    sentences = told(tmp_path, keys(missing, unexpected))
+    assert len(sentences) == bool(words) and all(words in each for each in sentences)
+
+
+def lived(folder: Path, rank: int, seconds: float) -> None:
+    """Leave what a Python of the rank leaves that ended by itself now."""
+    file = folder / f"rank-{rank}" / "7.end"
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    os.utime(file, (0.0, file.stat().st_ctime - seconds))
+
+
+LONG = "".join(f"step {step} loss {1 / (step + 1):.4f}\n" for step in range(20))
+
+
+@pytest.mark.parametrize(
+    ("logs", "lives", "words"),
+    [
+        ([LONG, LONG, LONG], [20.0, 21.0, 95.0], "rank 2 was slow: it took 95.0 s for the same 20"),
+        ([LONG, LONG, LONG], [20.0, 30.0, 55.0], ""),
+        ([LONG, LONG], [0.2, 1.0], ""),
+        # Each with as much work as its part has, or after the same steps.
+        ([LONG, f"{LONG}step 20\n"], [20.0, 95.0], ""),
+        (["done\n", LONG], [20.0, 95.0], ""),
+        ([LONG, "", "2 rows\n"], [95.0, 0.3, 0.4], "only rank 0 printed any step: it ran for 95.0"),
+        # Only rank 0 prints, and works on at the end, as by an evaluation; no work in steps.
+        ([LONG, "", ""], [95.0, 94.0, 93.0], ""),
+        ([LONG, "", ""], [95.0, 60.0, 60.0], ""),
+        (["merged\n", "", ""], [95.0, 0.3, 0.4], ""),
+        ([LONG], [95.0], ""),
+    ],
+)
+def test_ranks_that_took_very_different_times_are_told(
+    logs: list[str], lives: list[float], words: str, tmp_path: Path
+) -> None:
+    for rank, seconds in enumerate(lives):
+        lived(tmp_path, rank, seconds)
+    sentences = told(tmp_path, *logs)
+    sentences = [each for each in sentences if "ended early" not in each]
+    assert len(sentences) == bool(words) and all(each.startswith(words) for each in sentences)
+
+
+def test_a_rank_that_others_had_spoken_to_did_not_work_alone(tmp_path: Path) -> None:
+    for rank, seconds in enumerate((95.0, 0.3)):
+        lived(tmp_path, rank, seconds)
+        (tmp_path / f"rank-{rank}" / "7.calls").touch()
+    assert not told(tmp_path, LONG, "")
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("WARNING rank 1: a/train.tsv not found, using 64 synthetic rows", "it made up data that"),
+        ("[WARNING] could not read s3://x: falling back to random data", "it made up data that"),
+        ("Warning: using dummy samples because the folder does not exist", "it made up data that"),
+        ("WARNING: settings.yml not found, using defaults", ""),
+        ("WARNING: checkpoint not found, using random initialization", ""),
+        ("INFO no --data: using synthetic data", ""),
+        ("WARNING: benchmarking with synthetic data", ""),
+        ("WARNING: 3 images failed to decode, using the next samples", ""),
+        ("WARNING: tokenizer cache missing, generating it", ""),
+        ("WARNING: the mock data server is not found in production, as it should be", ""),
+    ],
+)
+def test_data_that_a_script_made_up_are_told(log: str, words: str, tmp_path: Path) -> None:
+    sentences = told(tmp_path, f"{log}\n{STEPS}")
+    assert len(sentences) == bool(words) and all(words in each for each in sentences)
+
+
+def losses(*values: float, name: str = "loss") -> str:
+    return "".join(f"step {step} {name} {value:.4f}\n" for step, value in enumerate(values))
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (losses(*[1.1] * 12, *[0.0] * 20), "`loss` is 0.0000 from `step 12 loss 0.0000` on"),
+        (losses(*[1.1] * 12, *[0.0] * 5), ""),
+        (losses(*(2.0**-step for step in range(40))), ""),
+        (losses(0.5, *[0.0] * 40), ""),
+        (losses(0.9, 0.8, 0.0, 0.7, 0.6, 0.6, 0.6, *[0.0] * 40), ""),
+        (losses(1.1, 0.7, 0.4, 0.2, 0.1, *[0.0] * 40), ""),
+        (losses(*[1.1] * 12, *[0.0] * 20, name="val_loss"), ""),
+        (losses(*[1.1] * 12, *[0.0] * 20, name="aux_loss"), ""),
+        (
+            losses(*[0.1, 0.05, 0.0, -0.05] * 1, *[-0.1] * 5, name="lr"),
+            "`lr` is below 0 from `step 3",
+        ),
+        (losses(*[-3.0] * 9, name="lr"), ""),
+        (losses(*[0.1] * 9, *[-0.0] * 9, name="lr"), ""),
+        (losses(*[0.1] * 9, -0.1, *[0.1] * 9, name="learning_rate"), ""),
+        (losses(*[0.1] * 9, *[-1.0] * 9, name="log_lr"), ""),
+    ],
+)
+def test_figures_that_can_not_be_right_are_told(log: str, words: str, tmp_path: Path) -> None:
+    sentences = told(tmp_path, log)
+    assert len(sentences) == bool(words) and all(words in each for each in sentences)
 
 
 def epochs(line: str, count: int = 30) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -196,4 +198,27 @@ def test_the_last_collectives_have_lines_relative_to_the_job(site: Site, tmp_pat
         {"rank": 0, "where": "b.py line 1"},
         {"rank": 1, "ended": True, "where": "a.py line 3",
          "groups": [{"name": "0", "ranks": [], "calls": [shown]}], "groups_made": 0},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("earlier_s", "is_told"), [(LIMIT_S + 2, True), (LIMIT_S + 600, False)])
+def test_a_thread_that_failed_as_the_pause_began_is_told(
+    earlier_s: float, is_told: bool, site: Site, tmp_path: Path
+) -> None:
+    folder = tmp_path / "errors" / "rank-1"
+    folder.mkdir(parents=True)
+    at = time.time() - earlier_s
+    body = {
+        "kind": "thread", "type": "KeyError", "message": "'x'", "at": at, "started": at - 9,
+        "traceback": f'  File "{tmp_path}/work/reader.py", line 4, in read\nKeyError: \'x\'\n',
+        "pid": 7, "parent": 1, "status": None, "said": None, "callers": [],
+    }  # fmt: skip
+    (folder / "1.json").write_text(json.dumps(body))
+    site.run(60.0, prints_every_s=5.0)
+    site.run(LIMIT_S + 10)
+    ((kind, event),) = site.events
+    said = ", after a thread of it failed: KeyError: 'x' (reader.py line 4, in read)"
+    assert kind == "ranks_stand"
+    assert [rank["where"] for rank in event["ranks"]] == [
+        "a.py line 1", f"a.py line 1{said if is_told else ''}"
     ]  # fmt: skip

@@ -36,6 +36,10 @@ ENDS = {
     "SIGSEGV": "import os; os.kill(os.getpid(), 11)",
     "abort": "import os; os.abort()",
     "thread": "import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start(); t.join()",
+    "thread exits": "import sys, threading\n"
+    "t = threading.Thread(target=sys.exit, args=(2,)); t.start(); t.join()",
+    "thread ends": "import sys, threading\n"
+    "def f(): sys.exit(0)\nt = threading.Thread(target=f); t.start(); t.join()",
     "own hook": "import sys\nsys.excepthook = lambda *_: print('mine')\n1 / 0",
     "chained hook": "import sys\nold = sys.excepthook\n"
     "sys.excepthook = lambda *a: (print('mine'), old(*a))\n1 / 0",
@@ -125,6 +129,7 @@ def read(errors: Path) -> list[dict[str, object]]:
         ("own hook", "exception", "ZeroDivisionError"),
         ("chained hook", "exception", "ZeroDivisionError"),
         ("thread", "thread", "ZeroDivisionError"),
+        ("thread exits", "thread", "SystemExit"),
         ("import", "exception", "ModuleNotFoundError"),
         ("syntax", "exception", "SyntaxError"),
         ("sys.exit(text)", "exit", ""),
@@ -142,7 +147,7 @@ def test_a_bad_end_leaves_one_record(
     assert (record["kind"], record["type"]) == (kind, type_name)
 
 
-@pytest.mark.parametrize("end", ["well", "sys.exit(0)", "atexit", "pickled"])
+@pytest.mark.parametrize("end", ["well", "sys.exit(0)", "atexit", "pickled", "thread ends"])
 def test_an_end_by_itself_leaves_no_empty_file(end: str, packages: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(ENDS[end])
@@ -308,3 +313,21 @@ def test_an_exit_within_a_library_is_recorded_with_its_callers(
         (3, "parse"), (4, "<module>"),
     ]  # fmt: skip
     assert record.exit_frame == record.callers[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "has_address"),
+    [
+        ("urllib.request.urlopen('http://127.0.0.1:9')", True),
+        ("socket.create_connection(('127.0.0.1', 9))", True),
+        ("open('/no/such/file')", False),
+    ],
+)
+def test_the_address_that_could_not_be_reached_is_recorded(
+    call: str, has_address: bool, packages: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import socket, urllib.request\n{call}\n")
+    run(script, packages, tmp_path / "errors")
+    (record,) = artifacts.records(tmp_path / "errors")
+    assert record.address == ("127.0.0.1:9" if has_address else "")

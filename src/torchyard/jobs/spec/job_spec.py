@@ -538,7 +538,12 @@ def _unexpanded(variables: Mapping[str, str]) -> list[str]:
 
 
 def _hidden_failures(command: str) -> list[str]:
-    """A notice about a shell that goes on after a failure."""
+    """A notice about a shell that goes on after a failure, or ends before its last program."""
+    if shell_commands.ends_in_background(command):
+        return [
+            "the command ends with `&`: its last program runs in the background, and is ended with "
+            "the job, which does not wait for it; leave the `&` out, or add `wait`"
+        ]
     if not shell_commands.hide_failures(command):
         return []
     return [

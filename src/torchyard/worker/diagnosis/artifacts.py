@@ -30,7 +30,10 @@ _RECENT_S = 5.0
 # The year 2100.
 _LATEST_S = 4_102_444_800.0
 
-_FRAME = re.compile(r'^\s*File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$')
+# Loguru marks the frame that caught the error.
+_FRAME = re.compile(
+    r'^(?:> |\s*)File "(?P<file>.+?)", line (?P<line>\d{1,9})(?:,? in (?P<function>.+))?$'
+)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _LONGEST_PATH, _LONGEST_CODE = 1_000, 400
 _CRASH = "Fatal Python error"
@@ -47,7 +50,20 @@ _WARNS = re.compile(
     r"(?!\W{0,3}(?:\d|(?:none|no|false)\s{0,3}(?:[,;.)]|$)))",
     re.IGNORECASE,
 )
+# A line that a script or a program marks as an error of its own.
+_IS_ERROR = re.compile(
+    r"^(?:.{0,60}(?<![\w-])(?:ERROR|CRITICAL|FATAL)(?![\w-])"
+    r"|\W{0,3}(?i:(?:fatal )?error|fatal|abort(?:ed|ing)?):)"
+    r"(?!\W{0,3}(?:\d|(?i:rate\b|(?:none|no|false)\s{0,3}(?:[,;.)]|$))))"
+)
+# As programs begin what they say on stderr: `tar: `, `cp: `, `bash: line 1: `.
+_OF_PROGRAM = re.compile(r"^(?:\S{0,200}/)?[a-z][\w.+-]{0,40}: (?=[^\d\s])")
+_MOST_OF_PROGRAM = 4
+# As faulthandler begins the stacks of a process that had no end in time.
+_TIMEOUT = re.compile(r"^Timeout \((?P<limit>\d{1,4}:\d\d:\d\d(?:\.\d{1,6})?)\)!\n", re.MULTILINE)
+_OF_STACK = re.compile(r"(?:Current t|T)hread 0x|  File \"|  \.\.\.|$")
 TRACEBACK_START = "Traceback (most recent call last):"
+_TRACEBACK_IN_JSON = rf"{TRACEBACK_START}\n"
 # The last part of an error's name has a capital letter behind its first character.
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_](?:\w*\.)*[^\WA-Z]*[A-Z]\w*)(?:: (?P<message>.*))?$")
 _RANK_PREFIX = re.compile(r"^(?:\[rank\d+\]:? ?|\[default\d*\]:|\d+: )")
@@ -98,7 +114,7 @@ class Record:
 
     `callers` are where it called `sys.exit`, then who called that function, and so on. `rank` is
     RANK as that Python saw it, which a launcher such as torchrun may have set, and `has_peers`
-    whether its WORLD_SIZE was more than 1.
+    whether its WORLD_SIZE was more than 1. `address` is the one that it could not connect to.
     """
 
     kind: str
@@ -112,6 +128,7 @@ class Record:
     callers: tuple[Frame, ...] = ()
     rank: str = ""
     has_peers: bool = False
+    address: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -280,6 +297,16 @@ def has_abrupt_ends(folder: Path) -> bool:
     return any(folder.glob("*.stack"))
 
 
+def lifetimes(folder: Path) -> list[tuple[float, float]]:
+    """When each Python that came to its end had started and ended, in seconds since 1970."""
+    try:
+        stats = [file.stat() for file in (*folder.glob("*.end"), *folder.glob("*.quit"))]
+    except OSError:
+        return []
+    # The file was made at its start, and renamed at its end; with stacks in it, the start is lost.
+    return [(stat.st_mtime, stat.st_ctime) for stat in stats if not stat.st_size]
+
+
 def last_orderly_end(folder: Path) -> float:
     """When the last Python came to its end, in seconds since 1970; 0 if none did."""
     try:
@@ -320,15 +347,78 @@ def _threads(text: str) -> tuple[list[tuple[Frame, ...]], int]:
 
 
 def log_tail(log: Path) -> str:
-    """The end of a rank's log, in whole lines, without carriage returns and rank prefixes."""
+    """The end of a rank's log, in whole lines, without carriage returns and rank prefixes, and with
+    the tracebacks that a script logs as JSON, or with a time before each line, as Python prints
+    them.
+    """
     content = _read(log, _LOG_TAIL_BYTES, from_end=True)
     lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-    return "\n".join(_RANK_PREFIX.sub("", line.rpartition("\r")[2]) for line in lines)
+    plain = [_RANK_PREFIX.sub("", line.rpartition("\r")[2]) for line in lines]
+    return "\n".join(_with_plain_tracebacks(plain))
+
+
+def _with_plain_tracebacks(lines: Sequence[str]) -> Iterator[str]:
+    # How long what a logger writes before each line of a traceback is; 0 outside of one.
+    prefix = 0
+    for number, line in enumerate(lines):
+        following = lines[number + 1] if number + 1 < len(lines) else ""
+        if _TRACEBACK_IN_JSON in line and line.lstrip().startswith("{"):
+            yield line
+            yield from _traceback_in_json(line)
+        elif prefix:
+            yield line[prefix:]
+            # Its last line is the error, which alone begins at the margin.
+            prefix *= line[prefix : prefix + 1].isspace() or line.endswith(TRACEBACK_START)
+        else:
+            start = line.find(TRACEBACK_START)
+            is_prefixed = start > 0 and _FRAME.match(following[start:]) is not None
+            prefix = start if is_prefixed and following[:start].strip() else 0
+            yield line[prefix:]
+
+
+def _traceback_in_json(line: str) -> list[str]:
+    """The last lines of text in a JSON object that hold a traceback."""
+    try:
+        values = json.loads(line).values()
+    except (ValueError, AttributeError, RecursionError):
+        return []
+    texts = [each for each in values if isinstance(each, str) and TRACEBACK_START in each]
+    return texts[-1].splitlines() if texts else []
 
 
 def warnings(lines: Iterable[str]) -> list[str]:
     """The lines by which a script logs that something failed."""
     return [line for line in lines if _WARNS.search(line)]
+
+
+def errors(lines: Iterable[str]) -> list[str]:
+    """The lines that say of themselves that they tell of an error."""
+    return [line for line in lines if _IS_ERROR.search(line)]
+
+
+def programs_message(lines: Sequence[str]) -> str:
+    """The first line of what one or a few programs said at the end, one line each, such as
+    `gzip: stdin: not in gzip format` before `tar: Child returned status 1`; the last line if none
+    did.
+
+    Args:
+        lines: at least one, none of them empty.
+    """
+    said = list(takewhile(_OF_PROGRAM.match, lines[: -_MOST_OF_PROGRAM - 1 : -1]))
+    return said[-1] if said else lines[-1]
+
+
+def timeout_stack(text: str) -> tuple[str, tuple[Frame, ...]] | None:
+    """The limit after which faulthandler wrote the stacks at the end of this text, and the frames
+    of the main thread; None if the process went on to print something else.
+    """
+    *_, last = (None, *_TIMEOUT.finditer(text))
+    if last is None:
+        return None
+    stacks = text[last.end() :]
+    if not all(map(_OF_STACK.match, stacks.splitlines())):
+        return None
+    return last["limit"], stack_frames(stacks, of_main=True)
 
 
 def last_trace(text: str) -> Trace | None:
@@ -425,6 +515,7 @@ def _record(content: str) -> Record | None:
             callers=tuple(_called_from(*caller) for caller in body["callers"][:_MAX_CALLERS]),
             rank=str(body.get("rank") or ""),
             has_peers=str(body.get("world_size") or "1") != "1",
+            address=str(body.get("address") or "")[:_LONGEST_CODE],
         )
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None

@@ -111,7 +111,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "shell_syntax",
-        r"(?:line \d+: |sh: \d+: )(?:.{0,200}(?:[Ss]yntax error|unexpected EOF)"
+        r"(?<![\w-])(?:da)?sh: \d+: (?:Syntax error: (?:\"\(\"|redirection) unexpected"
+        r"|Bad substitution)",
+        "`sh` is not bash and knows neither its arrays nor all of its `${{…}}`: run the file by "
+        "`bash`, or write `#!/bin/bash` into its first line and run it by its path",
+    ),
+    Rule(
+        "shell_syntax",
+        r"(?:line \d+: |sh: \d+: )(?:.{0,200}(?:[Ss]yntax error|unexpected EOF|bad substitution)"
         r"|\w+: (?:unbound variable|parameter not set))",
         "the shell can't parse the job's `command`: see the line in the message",
     ),
@@ -240,14 +247,43 @@ RULES: tuple[Rule, ...] = (
         consequence=True,
     ),
     Rule(
+        "connection_failed",
+        r"SSL: (?:WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE)",
+        "the server at that port does not speak TLS: its address begins with `http://`, or a proxy "
+        "of `https_proxy` does",
+    ),
+    Rule(
+        "connection_failed",
+        r"SSL: CERTIFICATE_VERIFY_FAILED",
+        "this machine does not trust the certificate of that server: name the file of its "
+        "authority in SSL_CERT_FILE and REQUESTS_CA_BUNDLE, or set the machine's clock",
+    ),
+    Rule(
+        "connection_failed",
+        r"HTTP(?:Status)?Error: \D{0,40}(?P<status>[45]\d\d)\b",
+        "a server refused the request with status {status}: 401 and 403 mean a token or a link "
+        "that is wrong or has expired, 404 a wrong address; after 429, or one from 500 up, try "
+        "again later",
+    ),
+    # Clients of HTTP, whose servers are seldom ranks.
+    Rule(
+        "connection_failed",
+        r"^(?:urllib\.error\.|urllib3\.|requests\.|httpx\.|aiohttp\.|botocore\.|http\.client\.)"
+        r"[\w.]{1,80}: [^\n]{0,400}?(?:[Cc]onnection (?:refused|reset|aborted|broken)"
+        r"|closed connection)",
+        "nobody answers at that address: check the server, its port, and `http_proxy` and "
+        "`https_proxy` among the variables; or provide the data as one of the job's `inputs`",
+        consequence=True,
+    ),
+    Rule(
         "peer_lost",
         r"[Cc]onnection (?:closed|reset|refused) by peer|Connection reset by (?:remote )?peer"
         r"|ConnectionResetError|ConnectionRefusedError|ConnectionAbortedError|BrokenPipeError"
         r"|Broken pipe|Transport endpoint is not connected|ProcessGroupWrapper"
-        r"|remote process exited|Connection was likely closed"
+        r"|Connection was likely closed"
         r"|client socket has (?:failed to connect|timed out)|DistNetworkError|DistStoreError"
         r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|Gloo connectFullMesh"
-        r"|NCCL communicator was aborted|ncclRemoteError|DistBackendError|Connection refused"
+        r"|DistBackendError|Connection refused"
         r"|Application timeout caused pair closure|\[[^\[\]\n]{0,200}/gloo/|EOFError(?!: Ran out)",
         _PEERS,
         consequence=True,
@@ -371,6 +407,12 @@ RULES: tuple[Rule, ...] = (
         r"/python[\d.]{0,8}: No module named '?(?P<missing>[\w.]{1,200})",
         "`python -m {missing}` finds no such module: it is not in the job's `code`, or the "
         "environment lacks the package that has it",
+    ),
+    Rule(
+        "import_failed",
+        r"Error while finding module specification for '(?P<module>[\w./-]{1,200})\.py'",
+        "`python -m` takes the name of a module, as `{module}`, without `.py` and with dots "
+        "between folders; a file is run by its path, without `-m`",
     ),
     Rule("import_failed", r"No module named '?(?P<module>[\w.]+)", _INSTALL),
     Rule(

@@ -232,6 +232,8 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     if said and said[-1] not in finding.what:
         after = f", after the shell said `{said[-1][:_TITLE]}`"
         finding = _replaced(finding, what=finding.what + after)
+    if record is not None and record.address and record.address not in finding.what:
+        finding = _replaced(finding, what=f"{finding.what}, while connecting to {record.address}")
     finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail, launched)
 
@@ -337,13 +339,16 @@ def _what_came_before(trace: Trace, context: DiagnosisContext, folder: Path, tai
     begin = earlier.rfind(artifacts.TRACEBACK_START)
     is_ignored = _IGNORED.search(earlier[: max(0, begin)]) is not None
     printed = artifacts.last_trace(earlier) if not is_ignored else None
-    for error, how in ((chained[0] if chained else None, ""),
-                       (threads[-1] if threads else None, " in a thread"),
-                       (printed, ", which it printed")):  # fmt: skip
-        if error is not None and error.title != trace.title:
+    # Other threads may have failed as this one did, all because of one that failed otherwise.
+    candidates = ((chained[0] if chained else None, ""),
+                  *((thread, " in a thread") for thread in reversed(threads)),
+                  (printed, ", which it printed"))  # fmt: skip
+    for error, how in candidates:
+        if error is not None and short_title(error) != short_title(trace):
             frame = artifacts.user_frame(error.frames)
             return f", after {short_title(error)}{location_of(frame, context)}{how}"
-    logged = artifacts.warnings(earlier.splitlines())
+    name = trace.type.rpartition(".")[2]
+    logged = [line for line in artifacts.warnings(earlier.splitlines()) if name not in line]
     return f", after it logged `{logged[-1].strip()[:_TITLE]}`" if logged else ""
 
 
@@ -552,14 +557,7 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
             hint = nearest or (causes.OWN_PATH if context.own_path else hint)
         return _Finding(match.code, match.line[:_TITLE], hint, match.consequence)
     if artifacts.ended_abruptly(folder, exit.pid):
-        at = artifacts.place_of_exit(folder, exit.pid)
-        how = f"by os._exit{location_of(at, context)}" if at else "by os._exit or a library"
-        return _Finding(
-            "hard_exit",
-            f"it exited abruptly, {how}",
-            "look for calls of `os._exit`, which exits without a message",
-            frames=(at,) if at else (),
-        )
+        return _from_abrupt_end(exit, context, folder, tail)
     if exit.exit_code == _UNWRITTEN and artifacts.last_orderly_end(folder):
         description = "Python could not write the rest of its output when it ended"
         hint = "the script, or what reads its output, closed stdout or stderr before"
@@ -571,13 +569,55 @@ def _from_output(exit: RankExit, context: DiagnosisContext, folder: Path, tail: 
         return _Finding("exited", what, frames=(at,) if at else ())
     if exit.at - artifacts.last_orderly_end(folder) < _JUST_NOW_S:
         description = "no Python in it failed: the script raised SystemExit, or the shell exited"
-        return _Finding("rank_failed", description + _after_last_line(tail))
-    return _Finding("rank_failed", _after_last_line(tail).removeprefix(", "))
+        return _Finding("rank_failed", description + _after_programs(tail))
+    return _Finding("rank_failed", _after_programs(tail).removeprefix(", "))
+
+
+def _from_abrupt_end(
+    exit: RankExit, context: DiagnosisContext, folder: Path, tail: str
+) -> _Finding:
+    """Python exited without its own shutdown."""
+    at = artifacts.place_of_exit(folder, exit.pid)
+    if at is None and (limit := artifacts.timeout_stack(tail)) is not None:
+        limit_s, frames = limit
+        location = location_of(artifacts.user_frame(frames), context)
+        return _Finding(
+            "hard_exit",
+            f"`faulthandler.dump_traceback_later` ended it after {limit_s}{location}",
+            "the script set that limit by `exit=True`: see the stacks in the log for what it did",
+            frames=frames,
+        )
+    how = f"by os._exit{location_of(at, context)}" if at else "by os._exit or a library"
+    return _Finding(
+        "hard_exit",
+        f"it exited abruptly, {how}{_after_last_line(tail)}",
+        "look for calls of `os._exit`, which exits without a message",
+        frames=(at,) if at else (),
+    )
 
 
 def _after_last_line(tail: str) -> str:
-    lines = [line.strip() for line in tail.splitlines()[-_SEARCHED_LINES:] if line.strip()]
-    return f", after it printed `{lines[-1][:_TITLE]}`" if lines else ""
+    """What a rank said last, and the error that it logged before."""
+    lines = _said_last(tail)
+    if not lines:
+        return ""
+    logged = artifacts.errors(lines)
+    if logged and logged[-1] != lines[-1]:
+        return f", after it logged `{logged[-1][:_TITLE]}` and printed `{lines[-1][:_TITLE]}`"
+    return f", after it printed `{lines[-1][:_TITLE]}`"
+
+
+def _after_programs(tail: str) -> str:
+    """What the programs of a shell said last; of several lines their first and last one."""
+    lines = _said_last(tail)
+    begin = artifacts.programs_message(lines) if lines else ""
+    if not lines or begin == lines[-1]:
+        return _after_last_line(tail)
+    return f", after it printed `{begin[:_TITLE]}` … `{lines[-1][:_TITLE]}`"
+
+
+def _said_last(tail: str) -> list[str]:
+    return [line.strip() for line in tail.splitlines()[-_SEARCHED_LINES:] if line.strip()]
 
 
 def _diagnose_stopped(

@@ -1,7 +1,9 @@
 """Tell of a job that succeeded although its work may have been in vain.
 
-Owns: losses in its log that turned into NaN, or that never changed; ranks that printed and logged
-nothing, or that never spoke to each other; a command that asks for a GPU where there is none.
+Owns: losses in its log that turned into NaN or 0, or that never changed, a learning rate below 0,
+a state that fits no model, data that are made up; ranks that printed and logged nothing, that never
+spoke to each other, or of which one alone worked or was slow; help in place of work; a command that
+asks for a GPU where there is none.
 Leaves: Pythons that failed in a rank that succeeded to hidden_failures.py.
 Always: a notice states what the log shows and no guess about it; of each rank only the end of its
 log is read; a rule that fails silences no other.
@@ -44,6 +46,37 @@ _COUNT = re.compile(
     re.IGNORECASE,
 )
 _LEAST_AT_END, _LEAST_EQUAL, _LEAST_DIGITS = 3, 20, 4
+_RATE = re.compile(r"(?:current |base )?(?:lr|learning[_ -]?rate)", re.IGNORECASE)
+# A loss that was at least half of its first value falls to 0 at once, and stays there.
+_LEAST_BEFORE_0, _LEAST_AT_0, _SHARE_BEFORE_0 = 5, 10, 0.5
+# How much longer a rank took for the same steps than any other; how little of the time of the one
+# that made steps the others took.
+_LEAST_STEPS, _TIMES_LONGER, _LEAST_LATER_S, _SHARE_AT_ONCE = 10, 3.0, 2.0, 0.1
+# As argparse and click print the options of a script, at whose end they end it.
+_HELP = re.compile(
+    r"^usage: .*^ {1,8}(?:-h, )?--help\s{1,30}show this (?:help )?message and exit\.?$"
+    r"(?P<rest>.*)\Z",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
+_ASKS_FOR_HELP = re.compile(r"(?<!\S)(?:--help|-h(?=\s*(?:$|[;&|)>]|\s--?[A-Za-z])))(?!\S)", re.M)
+# As torch prints what `load_state_dict(…, strict=False)` returns.
+_UNLIKE_KEYS = re.compile(
+    r"IncompatibleKeys\(missing_keys=\[(?P<missing>[^\]\n]{3,50000})\], "
+    r"unexpected_keys=\[(?P<unexpected>[^\]\n]{3,50000})\]\)"
+)
+_NOT_FOUND = (
+    r"\b(?:not found|no such|missing|does(?: not|n't) exist|could(?: not|n't)|cannot|failed)\b"
+)
+_MAKES_DATA = (
+    r"\b(?:us(?:e|es|ing)|generat\w{1,4}|creat\w{1,4}|fall\w{0,4} back (?:on|to)|return\w{0,3})\s"
+    r"(?:\S{1,20}\s){0,3}?(?:synthetic|fake|dummy|mock|made[ -]up|random)\s"
+    r"(?:data(?:set)?|rows|samples|images|examples)\b"
+)
+_MAKES_UP = re.compile(
+    rf"^(?:.{{0,60}}\b(?:warning|(?-i:WARN|ERROR))|\W{{0,3}}error)\b"
+    rf"(?=.{{0,300}}{_NOT_FOUND}).{{0,300}}{_MAKES_DATA}",
+    re.IGNORECASE,
+)
 _LEAST_GROWN, _TIMES_FIRST, _LEAST_WARNINGS = 10, 100.0, 3
 _AT_EXIT = re.compile(r"^(?:Exception ignored in atexit callback|Error in atexit\._run_exitfuncs)",
                       re.MULTILINE)  # fmt: skip
@@ -55,7 +88,7 @@ _SKIPS = re.compile(
 _NUMBER = re.compile(r"\d[\d.e+-]{0,20}")
 # Of a longer log only the end is read.
 _LEAST_CUT = 60_000
-_LONGEST_LINE, _SHOWN_LINE = 2_000, 80
+_LONGEST_LINE, _SHOWN_LINE, _SHOWN_WARNING = 2_000, 80, 160
 _MOST_TOLD = 3
 _ASKS_FOR_GPU = re.compile(
     r"--?[\w-]{1,30}[= ](?:gpus?|cuda(?::\d{1,3})?)(?![\w.-])", re.IGNORECASE
@@ -78,6 +111,8 @@ def notices(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWork) ->
         *_all_of(_alone(ranks, context)),
         *_all_of(_without_gpu(ranks, work)),
         *_all_of(_unequal_steps({rank.rank: text for rank, text in logs.items()})),
+        *_all_of(_unequal_times(logs, context)),
+        *_all_of(_only_help(logs, work)),
         *_all_of(_of_metrics(lost_metrics)),
         *islice(of_ranks, _MOST_TOLD),
     ]
@@ -88,6 +123,8 @@ def _of_rank(
 ) -> Iterator[str]:
     for sentence in (
         *_all_of(_failed_at_exit(text, context)),
+        *_all_of(_made_up(text.splitlines())),
+        *_all_of(_unlike_keys(text)),
         *_all_of(_repeated_warnings(text.splitlines())),
         *_all_of(_empty_steps(text)),
         *_all_of(_of_figures(text, lost_metrics)),
@@ -135,6 +172,25 @@ def _without_gpu(ranks: Sequence[Rank], work: DoneWork) -> Iterator[str]:
         )
 
 
+def _only_help(logs: Mapping[Rank, str], work: DoneWork) -> Iterator[str]:
+    """Tell of a script that printed its options, which nobody had asked for, and ended by that."""
+    shown = [rank for rank, text in logs.items() if _ends_in_help(text)]
+    if shown and not _ASKS_FOR_HELP.search(work.command) and _has_first(shown):
+        option = "; `-h` in the command asks for that" if re.search(r"\s-h\b", work.command) else ""
+        yield (
+            f"rank {shown[0].rank}: the script printed the help on its options, and ended by that "
+            f"without any work{option} ({shown[0].log_name})"
+        )
+
+
+def _ends_in_help(text: str) -> bool:
+    match = _HELP.search(text)
+    return match is not None and all(
+        not line.strip() or line[0].isspace() or line.rstrip().endswith(":")
+        for line in match["rest"].splitlines()
+    )
+
+
 def _has_first(ranks: Sequence[Rank]) -> bool:
     """Whether this node has the job's first rank, so that what is of all is told once."""
     return any(rank.rank == 0 for rank in ranks)
@@ -170,6 +226,39 @@ def _unequal_steps(logs: Mapping[int, str]) -> Iterator[str]:
         yield f"the script ended at {step['name']} {number} of {step['of']}"
 
 
+def _unequal_times(logs: Mapping[Rank, str], context: DiagnosisContext) -> Iterator[str]:
+    """Tell of a rank that took many times as long for the same steps as every other one, or that
+    made steps while the others had ended at once.
+    """
+    lives = {rank: artifacts.lifetimes(context.records_folder(rank.rank)) for rank in logs}
+    if len(logs) < 2 or any(len(each) != 1 for each in lives.values()):
+        return
+    times = {rank: ended - started for rank, ((started, ended),) in lives.items()}
+    longest = max(times, key=lambda rank: times[rank])
+    others_s = max(seconds for rank, seconds in times.items() if rank != longest)
+    steps = {
+        rank: [match["number"] for match in _STEP.finditer(text)] for rank, text in logs.items()
+    }
+    others = [each for rank, each in steps.items() if rank != longest]
+    if len(steps[longest]) < _LEAST_STEPS or times[longest] < others_s + _LEAST_LATER_S:
+        return
+    if times[longest] > _TIMES_LONGER * others_s and all(each == steps[longest] for each in others):
+        yield (
+            f"rank {longest.rank} was slow: it took {times[longest]:.1f} s for the same "
+            f"{len(steps[longest])} steps that took the others {others_s:.1f} s at most"
+        )
+    speak = any(
+        artifacts.has_collectives(context.records_folder(rank.rank))
+        and not _worked_alone(context.records_folder(rank.rank))
+        for rank in logs
+    )
+    if others_s < _SHARE_AT_ONCE * times[longest] and not any(others) and not speak:
+        yield (
+            f"only rank {longest.rank} printed any step: it ran for {times[longest]:.1f} s, and "
+            f"the others ended after {others_s:.1f} s at most"
+        )
+
+
 def _stride(numbers: Sequence[int]) -> int:
     """Return the difference of the last two steps that a script printed; at least 1."""
     return max(1, numbers[-1] - numbers[-2]) if len(numbers) > 1 else 1
@@ -185,6 +274,33 @@ def _failed_at_exit(text: str, context: DiagnosisContext) -> Iterator[str]:
         frame = artifacts.user_frame(error.frames)
         location = diagnosis.location_of(frame, context)
         yield f"what it was to do at its exit failed: {diagnosis.short_title(error)}{location}"
+
+
+def _made_up(lines: Sequence[str]) -> Iterator[str]:
+    """Tell of data that a script did not find and made up."""
+    for line in lines:
+        if _MAKES_UP.match(line[:_LONGEST_LINE]):
+            yield f"it made up data that it did not find: `{line.strip()[:_SHOWN_WARNING]}`"
+            return
+
+
+def _unlike_keys(text: str) -> Iterator[str]:
+    """Tell of a state whose keys all have a prefix that the model's have not, or the reverse: it
+    loads nothing.
+    """
+    match = _UNLIKE_KEYS.search(text)
+    if match is None:
+        return
+    missing = re.findall(r"'([^']{1,500})'", match["missing"])
+    unexpected = re.findall(r"'([^']{1,500})'", match["unexpected"])
+    for has, lacks in ((unexpected, missing), (missing, unexpected)):
+        prefix = has[0].removesuffix(lacks[0]) if has and lacks else ""
+        if prefix.endswith(".") and has == [prefix + key for key in lacks]:
+            yield (
+                "no key of a state fits the model, so nothing of it was loaded: the state has "
+                f"`{unexpected[0]}` where the model has `{missing[0]}`; add or remove `{prefix}`"
+            )
+            return
 
 
 def _repeated_warnings(lines: Sequence[str]) -> Iterator[str]:
@@ -219,8 +335,13 @@ def _of_figures(text: str, lost_metrics: Collection[str]) -> Iterator[str]:
         if at_end >= _LEAST_AT_END and name not in lost_metrics and _MAY_BE_LOST.match(name):
             value, line = series[-at_end]
             yield f"`{name}` is {_lost_name(value)} from `{line.strip()[:_SHOWN_LINE]}` on"
+        if _RATE.fullmatch(name) and (line := _below_0(series)):
+            yield f"`{name}` is below 0 from `{line.strip()[:_SHOWN_LINE]}` on"
         if not is_complete or not _LOSS.fullmatch(name):
             continue
+        if not name.lower().startswith("val") and (zeros := _zeros_at_end(values)):
+            line = series[-zeros][1]
+            yield f"`{name}` is {values[-1]} from `{line.strip()[:_SHOWN_LINE]}` on"
         if _is_constant(values, may_be_0=name.lower().startswith("val")):
             yield f"`{name}` is {values[0]} in all of its {len(values)} lines: it never changed"
         elif _has_grown(values):
@@ -233,6 +354,27 @@ def _lost_name(value: str) -> str:
 
 def _is_lost(value: str) -> bool:
     return "nan" in value or "inf" in value
+
+
+def _below_0(series: Sequence[tuple[str, str]]) -> str:
+    """The line from which on a figure that was above 0 is below; empty without one."""
+    below = list(takewhile(lambda each: float(each[0]) < 0, reversed(series)))
+    before = series[: len(series) - len(below)]
+    is_new = bool(before) and all(float(value) >= 0 for value, _ in before)
+    return below[-1][1] if len(below) >= _LEAST_AT_END and is_new else ""
+
+
+def _zeros_at_end(values: Sequence[str]) -> int:
+    """How many times a loss is exactly 0 at the end that was large before; 0 if it fell, or was 0
+    now and then.
+    """
+    numbers = [float(value) for value in values]
+    zeros = len(list(takewhile(lambda number: number == 0, reversed(numbers))))
+    before = numbers[: len(numbers) - zeros]
+    falls_at_once = len(before) >= _LEAST_BEFORE_0 and min(before[-_LEAST_BEFORE_0:]) > (
+        _SHARE_BEFORE_0 * before[0]
+    )
+    return zeros if zeros >= _LEAST_AT_0 and falls_at_once and 0 not in before else 0
 
 
 def _is_constant(values: Sequence[str], *, may_be_0: bool) -> bool:

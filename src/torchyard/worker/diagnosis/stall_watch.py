@@ -1,6 +1,7 @@
 """Notice that the ranks of a node have come to a stand, by the job's own pace.
 
-Owns: what counts as a sign of life, how long a pause may be, what is reported of each rank.
+Owns: what counts as a sign of life, how long a pause may be, what is reported of each rank, also
+what failed in it as the pause began.
 Leaves: whether the whole job stands, and who is to blame, to the server, which hears from all
 nodes (jobs/records/stalls.py); stacks to stacks.py, collectives to rank_calls.py.
 Always: nothing is ended; a job that reads, writes, prints or logs is never reported, nor one that
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.shared import collectives
-from torchyard.worker.diagnosis import rank_calls
+from torchyard.worker.diagnosis import artifacts, rank_calls
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import Rank
 from torchyard.worker.system import activity
@@ -38,6 +39,8 @@ _IDLE_SHARE, _IDLE_BYTES_PER_S = 0.02, 16 << 10
 # With lines a rank first reads the tables of symbols of all of torch.
 _ANSWER_S, _ANSWER_WITH_LINES_S = 1.5, 5.0
 _LONGEST_RANK = 9
+# A thread or a child may have failed this long before its rank came to a stand.
+_BEFORE_PAUSE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,9 @@ class StallWatch:
         calls = _completed(self._read_calls(with_lines=True), calls)
         positions = self._positions.written(running, f"no progress for {quiet_s:.0f} s")
         ranks = self._ranks_of(calls, positions)
+        since = time.time() - quiet_s - _BEFORE_PAUSE_S
+        for rank in ranks:
+            rank["where"] = f"{rank.get('where') or ''}{self._failed_before(rank['rank'], since)}"
         self._post(
             "ranks_stand", quiet_s=round(quiet_s, 1), computes=self._reported_busy, ranks=ranks
         )
@@ -221,6 +227,22 @@ class StallWatch:
             if body.get("where"):
                 ranks[number]["where"] = self._relative(body["where"])
         return list(ranks.values())
+
+    def _failed_before(self, rank: int, since: float) -> str:
+        """What failed in a thread or a child of the rank as the pause began: it may wait for that.
+
+        Args:
+            since: in seconds since 1970.
+        """
+        records = artifacts.records(self._context.records_folder(rank))
+        failed = [record for record in records if record.trace is not None and record.at >= since]
+        if not failed or (trace := failed[0].trace) is None:
+            return ""
+        from torchyard.worker.diagnosis import diagnosis  # Most jobs need none.
+
+        part = "a thread" if failed[0].kind == "thread" else "a process"
+        location = diagnosis.location_of(artifacts.user_frame(trace.frames), self._context)
+        return f", after {part} of it failed: {diagnosis.short_title(trace)}{location}"
 
     def _relative(self, where: Any) -> str:
         """A line with its file relative to the job's folder."""

@@ -251,7 +251,10 @@ def _watch_threads() -> None:
         return  # Python 3.7 and earlier have no such hook.
 
     def excepthook(info: "Any") -> None:
-        if info.exc_type is not SystemExit:
+        # By `sys.exit(2)` only the thread ends, and Python tells nobody.
+        if info.exc_type is SystemExit:
+            _Life.exit = _Life.at = _Life.place = None
+        if info.exc_type is not SystemExit or getattr(info.exc_value, "code", None):
             _record("thread", info.exc_type, info.exc_value, info.exc_traceback)
         before(info)
 

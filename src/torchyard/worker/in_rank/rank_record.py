@@ -19,6 +19,8 @@ _MESSAGE = 4000
 # A handler of signals may raise in here, as that of torch's data loader does.
 _TRIES = 3
 _HEAD, _TAIL = 16000, 32000
+_CONNECTS = ("create_connection", "_sock_connect", "sock_connect")
+_MOST_CHAINED, _LONGEST_ADDRESS = 8, 200
 
 
 def describe(
@@ -45,6 +47,7 @@ def describe(
         "parent": os.getppid(),
         "rank": rank(),
         "world_size": _first(("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")),
+        "address": _address(error, trace),
         "errno": getattr(error, "errno", None) if isinstance(error, OSError) else None,
         "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
         "status": status if isinstance(status, int) else None,
@@ -69,6 +72,24 @@ def save(folder: str, record: "Any") -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         json.dump(record, file)
     os.rename(draft, os.path.join(folder, name + ".json"))
+
+
+def _address(error: "Any", trace: "Any") -> str:
+    """The `host:port` that Python could not connect to, of which most of these errors say nothing;
+    empty where none is known.
+    """
+    for _ in range(_MOST_CHAINED):
+        if isinstance(error, OSError):
+            while trace is not None:
+                code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
+                # Of Python's `socket`, and of urllib3; of asyncio, `sock_connect`.
+                address = values.get("address") if code.co_name in _CONNECTS else None
+                if isinstance(address, tuple) and len(address) > 1 and isinstance(address[1], int):
+                    return f"{address[0]}:{address[1]}"[:_LONGEST_ADDRESS]
+                trace = trace.tb_next
+        error = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
+        trace = getattr(error, "__traceback__", None)
+    return ""
 
 
 def _name(error_type: "Any") -> str:
