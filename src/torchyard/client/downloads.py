@@ -28,8 +28,8 @@ from torchyard.client.times import Deadline
 
 _TRIES = 3
 _AT_ONCE = 4
-# A larger buffer leaves the processor's cache between reading and writing: with 1 MiB the system took
-# three times as long.
+# A larger buffer leaves the processor's cache between reading and writing: with 1 MiB, the kernel
+# took three times as long.
 _READ_BYTES = 64 << 10
 _SMALL_BYTES = 1 << 16
 _FILES_A_BUNDLE = 500
