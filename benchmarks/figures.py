@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,16 +100,19 @@ def clean_variables(**more: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def temporary_yard(home: Path | None = None) -> Iterator[dict[str, str]]:
+def temporary_yard(home: Path | None = None, start: Sequence[str] = ()) -> Iterator[dict[str, str]]:
     """The variables of a torchyard with a running server, removed unless `home` is given.
 
     A given home keeps its environments, so that the next run need not build them again.
+
+    Args:
+        start: options of `yard server start`.
     """
     folder = home or Path(tempfile.mkdtemp(prefix="torchyard-benchmark-"))
     variables = clean_variables(TORCHYARD_HOME=str(folder))
     # A benchmark that is told to end still ends its server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    run([YARD, "server", "start"], variables)
+    run([YARD, "server", "start", *start], variables)
     try:
         yield variables
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from torchyard.base.clock import FakeClock
 from torchyard.base.db import Database
-from torchyard.base.errors import NotAuthenticated
+from torchyard.base.errors import NotAuthenticated, NotFound
 from torchyard.workspaces import actions, people
 from torchyard.workspaces.lookups import KEPT_S, Lookups
 from torchyard.workspaces.types import Identity, Role, TokenKind
@@ -77,3 +77,30 @@ def test_a_cached_token_expires_in_time(db: Database, clock: FakeClock) -> None:
     clock.advance(60)
     with pytest.raises(NotAuthenticated, match="`short` of `olga` expired"):
         actions.authenticate(db, clock, token, "", lookups)
+
+
+def test_a_deleted_workspace_is_missing_at_once_and_from_another_server_within_a_second(
+    db: Database, clock: FakeClock
+) -> None:
+    passed_s = 0.0
+    lookups = Lookups(lambda: passed_s)
+
+    def check() -> None:
+        actions.check_exists(db, "vision", lookups)
+
+    with pytest.raises(NotFound):
+        check()
+    actions.create(db, clock, {"name": "vision"})
+    check()
+    with db.write() as connection:
+        actions.forget(connection, "vision")
+    with pytest.raises(NotFound):
+        check()
+    actions.create(db, clock, {"name": "vision"})
+    check()
+    with db.write() as connection:
+        connection.exec_driver_sql("DELETE FROM workspaces WHERE name = 'vision'")
+    check()
+    passed_s = KEPT_S
+    with pytest.raises(NotFound):
+        check()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,34 @@ def insert_if_new(connection: Connection, table: Table) -> Insert:
     from sqlalchemy.dialects import postgresql
 
     return postgresql.insert(table).on_conflict_do_nothing()
+
+
+def put_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, of which there may be none, in place of those with the same primary keys."""
+    if rows:
+        connection.execute(_replacing(connection.dialect.name, table), rows)
+
+
+@cache  # SQLAlchemy takes longer to build it than to run it.
+def _replacing(dialect: str, table: Table) -> Insert:
+    statement: Any
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        statement = sqlite.insert(table)
+    else:
+        from sqlalchemy.dialects import postgresql
+
+        statement = postgresql.insert(table)
+    others = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        if not column.primary_key
+    }
+    replacing: Insert = statement.on_conflict_do_update(
+        index_elements=list(table.primary_key), set_=others
+    )
+    return replacing
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import JSON, Column, Connection, String, Table, Text, delete, insert, select
+from sqlalchemy import JSON, Column, Connection, String, Table, Text, bindparam, delete, select
 
-from torchyard.base.db import Instant, metadata
+from torchyard.base.db import Instant, metadata, put_rows
 
 file_properties = Table(
     "file_properties",
@@ -24,12 +24,17 @@ file_properties = Table(
     Column("blocks", JSON, nullable=False),
 )
 _LIGHT = [column for column in file_properties.c if column.name != "blocks"]
+# Run for every request for a blob: SQLAlchemy takes longer to build it than to run it.
+_FIND = select(*_LIGHT).where(
+    file_properties.c.workspace == bindparam("of_workspace"),
+    file_properties.c.datastore == bindparam("of_datastore"),
+    file_properties.c.path.in_(bindparam("of_paths", expanding=True)),
+)
 
 
 def put(connection: Connection, row: dict[str, Any]) -> None:
     """Insert a row, or replace the one with its key."""
-    drop(connection, row["workspace"], row["datastore"], row["path"])
-    connection.execute(insert(file_properties).values(**row))
+    put_rows(connection, file_properties, [row])
 
 
 def drop(connection: Connection, workspace: str, datastore: str, path: str) -> None:
@@ -49,9 +54,8 @@ def find(
     connection: Connection, workspace: str, datastore: str, paths: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """The rows by path, without the blocks."""
-    condition = file_properties.c.path.in_(paths)
-    rows = connection.execute(select(*_LIGHT).where(*_in(workspace, datastore), condition))
-    return {row.path: dict(row._mapping) for row in rows}
+    values = {"of_workspace": workspace, "of_datastore": datastore, "of_paths": paths}
+    return {row.path: dict(row._mapping) for row in connection.execute(_FIND, values)}
 
 
 def blocks(connection: Connection, workspace: str, datastore: str, path: str) -> list[Any]:

@@ -15,15 +15,13 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    bindparam,
     delete,
-    insert,
     select,
 )
 
 from torchyard.assets.named_table import NamedTable
 from torchyard.assets.version_table import VersionTable
-from torchyard.base.db import Instant, metadata
+from torchyard.base.db import Instant, metadata, put_rows
 from torchyard.base.sealed_columns import SealedJson
 from torchyard.data.types import Checksum, DataAsset, Datastore, UrlMap
 
@@ -108,16 +106,7 @@ put_url_map, list_url_maps, drop_url_map = _url_maps.put, _url_maps.list_in, _ur
 
 def put_checksums(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows, or replace those of the same files."""
-    if not rows:
-        return
-    of_file = delete(checksums).where(
-        checksums.c.workspace == bindparam("of_workspace"),
-        checksums.c.datastore == bindparam("of_datastore"),
-        checksums.c.path == bindparam("of_path"),
-    )
-    keys = ("workspace", "datastore", "path")
-    connection.execute(of_file, [{f"of_{key}": row[key] for key in keys} for row in rows])
-    connection.execute(insert(checksums), list(rows))
+    put_rows(connection, checksums, rows)
 
 
 def drop_checksums(connection: Connection, workspace: str, datastore: str, folder: str) -> None:

@@ -158,7 +158,7 @@ class Access:
                 "use that workspace, or a person's token",
             )
         if path_workspace:
-            actions.get(self._db, path_workspace)
+            actions.check_exists(self._db, path_workspace, self._lookups)
         identity = self._with_role(identity, permission, role_scope)
         request.scope[_GRANT] = _Grant(identity.token_hash, permission, role_scope)
         return identity

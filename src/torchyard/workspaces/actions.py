@@ -146,6 +146,20 @@ def get(db: Database, name: str) -> Workspace:
     raise NotFound(f"workspace `{name}` does not exist", hint)
 
 
+def check_exists(db: Database, name: str, lookups: Lookups) -> None:
+    """
+    Args:
+        lookups: a cache of the last second's lookups.
+
+    Raises:
+        NotFound: with the nearest name there is.
+    """
+    if not lookups.has_workspace(name):
+        count = store.Changes.count
+        get(db, name)
+        lookups.keep_workspace(name, count)
+
+
 def exists(connection: Connection, name: str) -> bool:
     return store.get_workspace(connection, name) is not None
 

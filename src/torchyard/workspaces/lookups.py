@@ -1,4 +1,4 @@
-"""A cache of authenticated tokens.
+"""A cache of authenticated tokens, and of the workspaces that requests name.
 
 Owns: keeping a lookup for a second, as scripts send many requests a second with one token.
 Leaves: whether the token has expired to actions.py, which checks it each time.
@@ -23,6 +23,7 @@ class Lookups:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._cache: dict[tuple[str, str], tuple[int, float, StoredToken]] = {}
+        self._workspaces: dict[str, tuple[int, float]] = {}
 
     def get(self, token_hash: str, workspace: str) -> StoredToken | None:
         entry = self._cache.get((token_hash, workspace))
@@ -39,3 +40,17 @@ class Lookups:
         if len(self._cache) >= _MOST:
             self._cache.clear()
         self._cache[token_hash, workspace] = (count, self._now_s() + KEPT_S, token)
+
+    def has_workspace(self, name: str) -> bool:
+        """Whether the workspace is known to exist."""
+        count, until_s = self._workspaces.get(name, (-1, 0.0))
+        return count == Changes.count and self._now_s() < until_s
+
+    def keep_workspace(self, name: str, count: int) -> None:
+        """
+        Args:
+            count: as of `keep`.
+        """
+        if len(self._workspaces) >= _MOST:
+            self._workspaces.clear()
+        self._workspaces[name] = (count, self._now_s() + KEPT_S)
