@@ -158,3 +158,14 @@ def test_a_job_whose_first_node_goes_on_is_not_looked_at_closer() -> None:
     assert not stalls.may_stand(standing(0, rank, quiet_s=0.0))
     assert stalls.may_stand(replace(standing(0, rank, quiet_s=0.0), state=NodeState.EXITED))
     assert not stalls.may_stand(None)
+
+
+def test_a_thread_that_failed_makes_no_rank_the_odd_one() -> None:
+    failed = "a thread of rank 1 failed: KeyError: 'x' (reader.py line 4, in read)"
+    ranks = [{"rank": rank, "where": "a.py line 1"} for rank in range(3)]
+    ranks[1]["failed_before"] = failed
+    node = standing(0, *ranks)
+    assert stalls.compared([node]) is None
+    assert stalls.message_of([node]) == (
+        f"all ranks stand at a.py line 1, after {failed}; no progress for 31 s"
+    )

@@ -829,6 +829,17 @@ def test_only_a_server_that_is_no_rank_is_told_as_one(context: DiagnosisContext)
     assert failure.message.endswith("(train.py line 4, in step), while connecting to 10.0.0.9:3128")
 
 
+def test_an_address_is_told_of_errors_of_connections_only(context: DiagnosisContext) -> None:
+    record(context, 0, NOW, "KeyError", "'x'", address="10.0.0.9:3128")
+    assert "10.0.0.9" not in diagnosis.diagnose(ended(0, NOW), context).failure.message
+
+
+def test_a_thread_that_left_covers_no_error(context: DiagnosisContext) -> None:
+    record(context, 0, NOW - 2, "KeyError", "'reward'", kind="thread")
+    record(context, 0, NOW - 1, "SystemExit", "2", kind="thread")
+    assert "KeyError" in diagnosis.diagnose(ended(0, NOW), context).failure.message
+
+
 def test_of_threads_that_failed_the_one_with_another_error_is_told(
     context: DiagnosisContext,
 ) -> None:
@@ -865,6 +876,8 @@ Thread 0x00007f2 (most recent call first):
             "after it logged `[ERROR] no license for rank 1` and printed `bye`",
         ),
         ("ERROR rate 0.1\nERROR: 0\nerror 0.3\nbye\n", "a library, after it printed `bye`"),
+        ("log level: ERROR\nbye\n", "a library, after it printed `bye`"),
+        ("NCCL_DEBUG=ERROR on\nloglevel='ERROR', x\nbye\n", "a library, after it printed `bye`"),
     ],
 )
 def test_what_an_abrupt_end_leaves_is_told(log: str, words: str, context: DiagnosisContext) -> None:
@@ -885,6 +898,9 @@ def test_what_an_abrupt_end_leaves_is_told(log: str, words: str, context: Diagno
         ),
         ("cp: cannot stat 'x'\n", "after it printed `cp: cannot stat 'x'`"),
         ("loss: 0.3\nacc: 0.5\n", "after it printed `acc: 0.5`"),
+        ("tar: Removing leading `/' from names\ncp: no x\n", "after it printed `cp: no x`"),
+        ("ld: warning: old\nwarning: old\ncp: no x\n", "after it printed `cp: no x`"),
+        ("info: starts\ncp: no x\n", "after it printed `cp: no x`"),
     ],
 )
 def test_the_first_line_of_what_programs_say_is_told(

@@ -202,6 +202,14 @@ options:
         ("python train.py -h", HELP, False),
         ("python train.py -h | head -n 3", HELP, False),
         ("python train.py -h > help.txt; cat help.txt", HELP, False),
+        ("python train.py -h 2>&1 | tee x", HELP, False),
+        ("python train.py --help; ls", HELP, False),
+        ("python train.py --help|head", HELP, False),
+        ("(python train.py -h)", HELP, False),
+        ("bash -c 'python train.py --help'", HELP, False),
+        ("python train.py -h # the options\npython x.py", HELP, False),
+        ("tool help train", HELP, False),
+        ("python help.py --helper 3", HELP, True),
         ("python train.py", f"{HELP}no option was given: 3 epochs\nepoch 0\n", False),
         ("python train.py", "usage: 3 of 4 GiB\n", False),
     ],
@@ -223,8 +231,11 @@ def keys(missing: list[str], unexpected: list[str]) -> str:
 @pytest.mark.parametrize(
     ("missing", "unexpected", "words"),
     [
-        (["0.weight", "0.bias"], ["module.0.weight", "module.0.bias"], "add or remove `module.`"),
-        (["model.a", "model.b"], ["a", "b"], "add or remove `model.`"),
+        ([*"abcd"], [f"module.{key}" for key in "abcd"], "add or remove `module.`"),
+        ([f"model.{key}" for key in "abcd"], [*"abcd"], "add or remove `model.`"),
+        # The other keys may fit, as those of an encoder.
+        (["0.weight", "0.bias"], ["module.0.weight", "module.0.bias"], ""),
+        ([*"abcd"], [f"student.{key}" for key in "abcd"], ""),
         # A new head on a pretrained model, a part that is left out, keys of another model.
         (["head.weight"], ["fc.weight"], ""),
         (["head.weight", "head.bias"], [], ""),
@@ -236,8 +247,10 @@ def keys(missing: list[str], unexpected: list[str]) -> str:
 def test_a_state_that_fits_by_no_key_is_told(
     missing: list[str], unexpected: list[str], words: str, tmp_path: Path
 ) -> None:
-    sentences = told(tmp_path, keys(missing, unexpected))
+    text = keys(missing, unexpected)
+    sentences = told(tmp_path, keys(["head.weight"], ["fc.weight"]) + text)
     assert len(sentences) == bool(words) and all(words in each for each in sentences)
+    assert not told(tmp_path, f"{text}<All keys matched successfully>\n")
 
 
 def lived(folder: Path, rank: int, seconds: float) -> None:
@@ -254,9 +267,11 @@ LONG = "".join(f"step {step} loss {1 / (step + 1):.4f}\n" for step in range(20))
 @pytest.mark.parametrize(
     ("logs", "lives", "words"),
     [
-        ([LONG, LONG, LONG], [20.0, 21.0, 95.0], "rank 2 was slow: it took 95.0 s for the same 20"),
+        ([LONG, LONG, LONG], [20.0, 21.0, 95.0], "rank 2 ran for 95.0 s, the others for 21.0 s at"),
         ([LONG, LONG, LONG], [20.0, 30.0, 55.0], ""),
         ([LONG, LONG], [0.2, 1.0], ""),
+        # It evaluates alone.
+        ([LONG, LONG], [95.0, 20.0], ""),
         # Each with as much work as its part has, or after the same steps.
         ([LONG, f"{LONG}step 20\n"], [20.0, 95.0], ""),
         (["done\n", LONG], [20.0, 95.0], ""),
@@ -292,6 +307,9 @@ def test_a_rank_that_others_had_spoken_to_did_not_work_alone(tmp_path: Path) -> 
         ("[WARNING] could not read s3://x: falling back to random data", "it made up data that"),
         ("Warning: using dummy samples because the folder does not exist", "it made up data that"),
         ("WARNING: settings.yml not found, using defaults", ""),
+        ("WARNING: index not found, using random samples of the pool", ""),
+        ("WARNING: index not found, using random data augmentation", ""),
+        ("WARNING: --synthetic: a/train.tsv not found, using synthetic rows", ""),
         ("WARNING: checkpoint not found, using random initialization", ""),
         ("INFO no --data: using synthetic data", ""),
         ("WARNING: benchmarking with synthetic data", ""),
@@ -303,6 +321,13 @@ def test_a_rank_that_others_had_spoken_to_did_not_work_alone(tmp_path: Path) -> 
 def test_data_that_a_script_made_up_are_told(log: str, words: str, tmp_path: Path) -> None:
     sentences = told(tmp_path, f"{log}\n{STEPS}")
     assert len(sentences) == bool(words) and all(words in each for each in sentences)
+
+
+def test_made_up_data_that_the_command_asks_for_are_not_told(tmp_path: Path) -> None:
+    log = "WARNING: train.tsv not found, using synthetic rows\n"
+    assert len(told(tmp_path, log)) == 1
+    for option in ("--synthetic", "--use-fake-data 1", "data.mock=true"):
+        assert not told(tmp_path, log, command=f"python train.py {option}")
 
 
 def losses(*values: float, name: str = "loss") -> str:
@@ -318,6 +343,9 @@ def losses(*values: float, name: str = "loss") -> str:
         (losses(0.5, *[0.0] * 40), ""),
         (losses(0.9, 0.8, 0.0, 0.7, 0.6, 0.6, 0.6, *[0.0] * 40), ""),
         (losses(1.1, 0.7, 0.4, 0.2, 0.1, *[0.0] * 40), ""),
+        # They may be rounded.
+        (losses(*[0.0011] * 12, *[0.0] * 20), ""),
+        (losses(*[1.1] * 12, *[0.0] * 20, name="eval: loss"), ""),
         (losses(*[1.1] * 12, *[0.0] * 20, name="val_loss"), ""),
         (losses(*[1.1] * 12, *[0.0] * 20, name="aux_loss"), ""),
         (
@@ -328,6 +356,7 @@ def losses(*values: float, name: str = "loss") -> str:
         (losses(*[0.1] * 9, *[-0.0] * 9, name="lr"), ""),
         (losses(*[0.1] * 9, -0.1, *[0.1] * 9, name="learning_rate"), ""),
         (losses(*[0.1] * 9, *[-1.0] * 9, name="log_lr"), ""),
+        (losses(*[0.1] * 9, *[-1.0] * 9, name="log lr:"), ""),
     ],
 )
 def test_figures_that_can_not_be_right_are_told(log: str, words: str, tmp_path: Path) -> None:

@@ -155,6 +155,28 @@ def test_an_end_by_itself_leaves_no_empty_file(end: str, packages: Path, tmp_pat
     assert not list((tmp_path / "errors").glob("*.stack"))
 
 
+@pytest.mark.parametrize(
+    ("thread", "end", "kinds"),
+    [
+        # It ends while Python waits for it at the end.
+        ("time.sleep(0.3); sys.exit(0)", "sys.exit(3)", ["exit"]),
+        ("time.sleep(0.3); raise SystemExit", "sys.exit(3)", ["exit"]),
+        ("sys.exit('no more data')", "t.join()", []),
+        ("sys.exit(2)", "t.join(); sys.exit(3)", ["thread", "exit"]),
+    ],
+)
+def test_a_thread_that_exits_hides_no_exit(
+    thread: str, end: str, kinds: list[str], packages: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys, threading, time\ndef f():\n    {thread}\n"
+        f"t = threading.Thread(target=f)\nt.start()\n{end}\n"
+    )
+    run(script, packages, tmp_path / "errors")
+    assert [record["kind"] for record in read(tmp_path / "errors")] == kinds
+
+
 # What tells how each end was, beside a record.
 MARKS = {
     "well": ".end",
@@ -315,12 +337,17 @@ def test_an_exit_within_a_library_is_recorded_with_its_callers(
     assert record.exit_frame == record.callers[2]
 
 
+HANDLED = "try:\n    socket.create_connection(('127.0.0.1', 9))\nexcept OSError:"
+
+
 @pytest.mark.parametrize(
     ("call", "has_address"),
     [
         ("urllib.request.urlopen('http://127.0.0.1:9')", True),
         ("socket.create_connection(('127.0.0.1', 9))", True),
         ("open('/no/such/file')", False),
+        (f"{HANDLED}\n    raise KeyError('x') from None", False),
+        (f"{HANDLED}\n    raise KeyError('x')", True),
     ],
 )
 def test_the_address_that_could_not_be_reached_is_recorded(

@@ -32,6 +32,7 @@ class _Rank:
     waits_in: str
     ended: bool
     not_joined: bool
+    failed_before: str
 
     @property
     def stands(self) -> str:
@@ -72,7 +73,8 @@ def message_of(nodes: Sequence[AttemptNode]) -> str:
     quiet_s = min(stand["quiet_s"] for _, stand in stands)
     finding = compared(nodes)
     said = finding.sentence if finding else _positions(list(_ranks(nodes)))
-    return f"{said}; no progress for {quiet_s:.0f} s"
+    failed = next(filter(None, (rank.failed_before for rank in _ranks(nodes))), "")
+    return f"{said}{', after ' if failed else ''}{failed}; no progress for {quiet_s:.0f} s"
 
 
 def _somebody_waits(nodes: Sequence[AttemptNode]) -> bool:
@@ -176,6 +178,7 @@ def _ranks(nodes: Sequence[AttemptNode]) -> list[_Rank]:
             str(rank.get("waits_in") or ""),
             rank.get("ended") is True,
             rank.get("not_joined") is True,
+            str(rank.get("failed_before") or ""),
         )
         for node in nodes
         for rank in _stand_ranks(node)
@@ -210,6 +213,7 @@ def _plain(rank: Mapping[str, Any]) -> dict[str, Any]:
         "waits_in": str(rank.get("waits_in") or "")[:_TEXT],
         "ended": rank.get("ended") is True,
         "not_joined": rank.get("not_joined") is True,
+        "failed_before": str(rank.get("failed_before") or "")[:_TEXT],
         **(collectives.plain(rank) if "groups" in rank else {}),
     }
 

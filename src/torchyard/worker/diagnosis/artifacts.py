@@ -50,14 +50,18 @@ _WARNS = re.compile(
     r"(?!\W{0,3}(?:\d|(?:none|no|false)\s{0,3}(?:[,;.)]|$)))",
     re.IGNORECASE,
 )
-# A line that a script or a program marks as an error of its own.
+# A line that a script or a program marks as an error of its own; `level=ERROR` is a setting.
 _IS_ERROR = re.compile(
-    r"^(?:.{0,60}(?<![\w-])(?:ERROR|CRITICAL|FATAL)(?![\w-])"
+    r"^(?:.{0,60}(?<![\w=:'\"-])(?<![=:'\"]\s)(?:ERROR|CRITICAL|FATAL)(?![\w-])(?!\W*$)"
     r"|\W{0,3}(?i:(?:fatal )?error|fatal|abort(?:ed|ing)?):)"
     r"(?!\W{0,3}(?:\d|(?i:rate\b|(?:none|no|false)\s{0,3}(?:[,;.)]|$))))"
 )
 # As programs begin what they say on stderr: `tar: `, `cp: `, `bash: line 1: `.
-_OF_PROGRAM = re.compile(r"^(?:\S{0,200}/)?[a-z][\w.+-]{0,40}: (?=[^\d\s])")
+_OF_PROGRAM = re.compile(
+    r"^(?!(?:warn(?:ing)?|info|not(?:e|ice)|debug|epoch|step|iter(?:ation)?|batch|loss|train|e?val):)"
+    r"(?:\S{0,200}/)?[a-z][\w.+-]{0,40}: (?=[^\d\s])"
+)
+_REMARK = re.compile(r"\b(?:warning|note|info)\b|: Removing leading ", re.IGNORECASE)
 _MOST_OF_PROGRAM = 4
 # As faulthandler begins the stacks of a process that had no end in time.
 _TIMEOUT = re.compile(r"^Timeout \((?P<limit>\d{1,4}:\d\d:\d\d(?:\.\d{1,6})?)\)!\n", re.MULTILINE)
@@ -142,6 +146,11 @@ class Record:
         return bool(self.callers) and not self.callers[0].is_library
 
     @property
+    def is_exit_of_thread(self) -> bool:
+        """Whether only a thread ended, by `sys.exit`."""
+        return self.kind == "thread" and self.trace is not None and self.trace.type == "SystemExit"
+
+    @property
     def exit_frame(self) -> Frame | None:
         """The user's line that called `sys.exit`, or the library that did; of what a package
         installs as a program there is none.
@@ -209,6 +218,7 @@ def decisive_record(
         workers = (record for record in candidates if record.pid in lost_pids and record.trace)
         return next((record for record in workers if record.at >= last.started), last)
     threads = [record for record in candidates if record.kind == "thread" and not signum]
+    threads.sort(key=lambda record: not record.is_exit_of_thread)
     if last is None:
         return threads[-1] if threads and ended_at - threads[-1].at < _RECENT_S else None
     children = [
@@ -404,7 +414,8 @@ def programs_message(lines: Sequence[str]) -> str:
     Args:
         lines: at least one, none of them empty.
     """
-    said = list(takewhile(_OF_PROGRAM.match, lines[: -_MOST_OF_PROGRAM - 1 : -1]))
+    last = takewhile(_OF_PROGRAM.match, lines[: -_MOST_OF_PROGRAM - 1 : -1])
+    said = [line for line in last if not _REMARK.search(line)]
     return said[-1] if said else lines[-1]
 
 

@@ -67,6 +67,7 @@ _SHELL_SAID = re.compile(
     re.MULTILINE,
 )
 # Of these causes that may be why.
+_OF_CONNECTIONS = ("connection_failed", "peer_lost")
 _OF_SURROUNDINGS = ("exited", "file_missing", "import_failed", "not_distributed", "rank_failed",
                     "script_missing", "usage_error")  # fmt: skip
 # Of these the value that an error quotes may be one that a file gives to the script.
@@ -232,8 +233,9 @@ def diagnose(exit: RankExit, context: DiagnosisContext) -> Diagnosis:
     if said and said[-1] not in finding.what:
         after = f", after the shell said `{said[-1][:_TITLE]}`"
         finding = _replaced(finding, what=finding.what + after)
-    if record is not None and record.address and record.address not in finding.what:
-        finding = _replaced(finding, what=f"{finding.what}, while connecting to {record.address}")
+    address = record.address if record is not None and finding.code in _OF_CONNECTIONS else ""
+    if address and address not in finding.what:
+        finding = _replaced(finding, what=f"{finding.what}, while connecting to {address}")
     finding = _with_own_settings(finding, exit, context)
     return _diagnosis(exit, context, finding, record, tail, launched)
 

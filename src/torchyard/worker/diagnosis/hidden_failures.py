@@ -44,7 +44,9 @@ def notices(exits: Iterable[RankExit], context: DiagnosisContext, command: str) 
 
 def _failed_python(exit: RankExit, folder: Path) -> Record | None:
     """The last Python that the rank's first process started and that failed, or a thread of it."""
-    for record in reversed(artifacts.records(folder)):
+    records = artifacts.records(folder)
+    # A thread that left by `sys.exit` may have done so because of another failure.
+    for record in sorted(reversed(records), key=lambda record: record.is_exit_of_thread):
         is_exception = record.kind in ("exception", "thread") and record.trace is not None
         is_exit = record.kind == "exit" and bool(record.exit_code)
         if (is_exception and exit.pid in (record.parent, record.pid)) or (

@@ -46,9 +46,12 @@ _COUNT = re.compile(
     re.IGNORECASE,
 )
 _LEAST_AT_END, _LEAST_EQUAL, _LEAST_DIGITS = 3, 20, 4
-_RATE = re.compile(r"(?:current |base )?(?:lr|learning[_ -]?rate)", re.IGNORECASE)
+_RATE = re.compile(r"lr|learning[_-]?rate", re.IGNORECASE)
+# What makes another figure of a rate behind it, and of a loss.
+_LOG_OF = re.compile(r"(?<![A-Za-z])(?:log(?:10|2)?|ln)[ (]$", re.IGNORECASE)
+_EVALUATES = re.compile(r"(?<!\w)(?:e?val|valid(?:ation)?|evaluation)(?!\w)", re.IGNORECASE)
 # A loss that was at least half of its first value falls to 0 at once, and stays there.
-_LEAST_BEFORE_0, _LEAST_AT_0, _SHARE_BEFORE_0 = 5, 10, 0.5
+_LEAST_BEFORE_0, _LEAST_AT_0, _SHARE_BEFORE_0, _LEAST_UNITS = 5, 10, 0.5, 100
 # How much longer a rank took for the same steps than any other; how little of the time of the one
 # that made steps the others took.
 _LEAST_STEPS, _TIMES_LONGER, _LEAST_LATER_S, _SHARE_AT_ONCE = 10, 3.0, 2.0, 0.1
@@ -58,8 +61,13 @@ _HELP = re.compile(
     r"(?P<rest>.*)\Z",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
-_ASKS_FOR_HELP = re.compile(r"(?<!\S)(?:--help|-h(?=\s*(?:$|[;&|)>]|\s--?[A-Za-z])))(?!\S)", re.M)
+# `-h 256` asks for something else.
+_ASKS_FOR_HELP = re.compile(
+    r"(?<![^\s'\"(])(?:--help|help|-h(?![ \t]+(?!\d?>)[^\s;&|)>#'\"-]))(?![^\s;&|)>'\"])"
+)
 # As torch prints what `load_state_dict(…, strict=False)` returns.
+_UNLIKE, _ALL_MATCHED = "IncompatibleKeys(", "<All keys matched"
+_LEAST_KEYS, _PREFIXES = 4, ("module.", "model.", "_orig_mod.")
 _UNLIKE_KEYS = re.compile(
     r"IncompatibleKeys\(missing_keys=\[(?P<missing>[^\]\n]{3,50000})\], "
     r"unexpected_keys=\[(?P<unexpected>[^\]\n]{3,50000})\]\)"
@@ -69,8 +77,13 @@ _NOT_FOUND = (
 )
 _MAKES_DATA = (
     r"\b(?:us(?:e|es|ing)|generat\w{1,4}|creat\w{1,4}|fall\w{0,4} back (?:on|to)|return\w{0,3})\s"
-    r"(?:\S{1,20}\s){0,3}?(?:synthetic|fake|dummy|mock|made[ -]up|random)\s"
-    r"(?:data(?:set)?|rows|samples|images|examples)\b"
+    r"(?:\S{1,20}\s){0,3}?(?:(?:synthetic|fake|dummy|mock|made[ -]up)\s"
+    r"(?:data(?:set)?|rows|samples|images|examples)\b|random\sdata(?=\s*(?:[.,;)]|$)))"
+)
+# An option by which the user wants that.
+_WANTS_MADE_UP = re.compile(
+    r"--?(?:[\w-]{0,30}[_-])?(?:synthetic|fake|dummy|mock)|\b(?:synthetic|fake|dummy|mock)[\w-]{0,30}=",
+    re.IGNORECASE,
 )
 _MAKES_UP = re.compile(
     rf"^(?:.{{0,60}}\b(?:warning|(?-i:WARN|ERROR))|\W{{0,3}}error)\b"
@@ -104,7 +117,7 @@ def notices(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWork) ->
     of_ranks = (
         sentence
         for rank, text in logs.items()
-        for sentence in _of_rank(rank, text, context, lost_metrics)
+        for sentence in _of_rank(rank, text, context, work, lost_metrics)
     )
     return [
         *_all_of(_without_work(logs, work)),
@@ -119,11 +132,15 @@ def notices(ranks: Sequence[Rank], context: DiagnosisContext, work: DoneWork) ->
 
 
 def _of_rank(
-    rank: Rank, text: str, context: DiagnosisContext, lost_metrics: Collection[str]
+    rank: Rank,
+    text: str,
+    context: DiagnosisContext,
+    work: DoneWork,
+    lost_metrics: Collection[str],
 ) -> Iterator[str]:
     for sentence in (
         *_all_of(_failed_at_exit(text, context)),
-        *_all_of(_made_up(text.splitlines())),
+        *_all_of(_made_up(text.splitlines(), work.command)),
         *_all_of(_unlike_keys(text)),
         *_all_of(_repeated_warnings(text.splitlines())),
         *_all_of(_empty_steps(text)),
@@ -184,7 +201,10 @@ def _only_help(logs: Mapping[Rank, str], work: DoneWork) -> Iterator[str]:
 
 
 def _ends_in_help(text: str) -> bool:
-    match = _HELP.search(text)
+    if "--help" not in text:
+        return False
+    start = max(f"\n{text}".rfind("\nusage: "), f"\n{text}".rfind("\nUsage: "), 0)
+    match = _HELP.match(text, start)
     return match is not None and all(
         not line.strip() or line[0].isspace() or line.rstrip().endswith(":")
         for line in match["rest"].splitlines()
@@ -227,8 +247,10 @@ def _unequal_steps(logs: Mapping[int, str]) -> Iterator[str]:
 
 
 def _unequal_times(logs: Mapping[Rank, str], context: DiagnosisContext) -> Iterator[str]:
-    """Tell of a rank that took many times as long for the same steps as every other one, or that
+    """Tell of a rank that ran many times as long for the same steps as every other one, or that
     made steps while the others had ended at once.
+
+    The first rank often goes on alone, as to evaluate or to export, and is not slow by that.
     """
     lives = {rank: artifacts.lifetimes(context.records_folder(rank.rank)) for rank in logs}
     if len(logs) < 2 or any(len(each) != 1 for each in lives.values()):
@@ -242,10 +264,11 @@ def _unequal_times(logs: Mapping[Rank, str], context: DiagnosisContext) -> Itera
     others = [each for rank, each in steps.items() if rank != longest]
     if len(steps[longest]) < _LEAST_STEPS or times[longest] < others_s + _LEAST_LATER_S:
         return
-    if times[longest] > _TIMES_LONGER * others_s and all(each == steps[longest] for each in others):
+    is_same_work = longest.rank != 0 and all(each == steps[longest] for each in others)
+    if is_same_work and times[longest] > _TIMES_LONGER * others_s:
         yield (
-            f"rank {longest.rank} was slow: it took {times[longest]:.1f} s for the same "
-            f"{len(steps[longest])} steps that took the others {others_s:.1f} s at most"
+            f"rank {longest.rank} ran for {times[longest]:.1f} s, the others for {others_s:.1f} s "
+            f"at most, with the same {len(steps[longest])} steps"
         )
     speak = any(
         artifacts.has_collectives(context.records_folder(rank.rank))
@@ -276,28 +299,33 @@ def _failed_at_exit(text: str, context: DiagnosisContext) -> Iterator[str]:
         yield f"what it was to do at its exit failed: {diagnosis.short_title(error)}{location}"
 
 
-def _made_up(lines: Sequence[str]) -> Iterator[str]:
-    """Tell of data that a script did not find and made up."""
+def _made_up(lines: Sequence[str], command: str) -> Iterator[str]:
+    """Tell of data that a script did not find and made up, though nobody asked for that."""
+    if _WANTS_MADE_UP.search(command):
+        return
     for line in lines:
-        if _MAKES_UP.match(line[:_LONGEST_LINE]):
+        start = line[:_LONGEST_LINE]
+        if _MAKES_UP.match(start) and not _WANTS_MADE_UP.search(start):
             yield f"it made up data that it did not find: `{line.strip()[:_SHOWN_WARNING]}`"
             return
 
 
 def _unlike_keys(text: str) -> Iterator[str]:
-    """Tell of a state whose keys all have a prefix that the model's have not, or the reverse: it
-    loads nothing.
+    """Tell of keys of a state that all have a prefix that those of the model have not, or the
+    reverse. Of the keys that fit, nothing is printed.
     """
-    match = _UNLIKE_KEYS.search(text)
-    if match is None:
+    start = text.rfind(_UNLIKE)
+    match = _UNLIKE_KEYS.match(text, start) if start >= 0 else None
+    if match is None or text.find(_ALL_MATCHED, start) >= 0:
         return
     missing = re.findall(r"'([^']{1,500})'", match["missing"])
     unexpected = re.findall(r"'([^']{1,500})'", match["unexpected"])
     for has, lacks in ((unexpected, missing), (missing, unexpected)):
         prefix = has[0].removesuffix(lacks[0]) if has and lacks else ""
-        if prefix.endswith(".") and has == [prefix + key for key in lacks]:
+        is_many = len(has) >= _LEAST_KEYS and prefix in _PREFIXES
+        if is_many and has == [prefix + key for key in lacks]:
             yield (
-                "no key of a state fits the model, so nothing of it was loaded: the state has "
+                f"{len(has)} keys of a state were not loaded: the state has "
                 f"`{unexpected[0]}` where the model has `{missing[0]}`; add or remove `{prefix}`"
             )
             return
@@ -327,7 +355,7 @@ def _of_figures(text: str, lost_metrics: Collection[str]) -> Iterator[str]:
     figures: dict[str, list[tuple[str, str]]] = {}
     for line in text.splitlines():
         for match in _FIGURE.finditer(line[:_LONGEST_LINE]):
-            figures.setdefault(match["name"], []).append((match["value"].lower(), line))
+            figures.setdefault(_figure_name(match), []).append((match["value"].lower(), line))
     is_complete = len(text) < _LEAST_CUT
     for name, series in figures.items():
         values = [value for value, _ in series]
@@ -348,6 +376,16 @@ def _of_figures(text: str, lost_metrics: Collection[str]) -> Iterator[str]:
             yield f"`{name}` grew from {values[0]} to {values[-1]}"
 
 
+def _figure_name(figure: re.Match[str]) -> str:
+    """The name, with the word before it that makes it another figure."""
+    name, before = figure["name"], figure.string[: figure.start()]
+    if name.lower() == "loss" and _EVALUATES.search(before):
+        return f"val {name}"
+    if _RATE.fullmatch(name) and _LOG_OF.search(before):
+        return f"log {name}"
+    return name
+
+
 def _lost_name(value: str) -> str:
     return "NaN" if "nan" in value.lower() else "infinite"
 
@@ -365,8 +403,8 @@ def _below_0(series: Sequence[tuple[str, str]]) -> str:
 
 
 def _zeros_at_end(values: Sequence[str]) -> int:
-    """How many times a loss is exactly 0 at the end that was large before; 0 if it fell, or was 0
-    now and then.
+    """How many times a loss is exactly 0 at the end that was large before; 0 if it fell, was 0 now
+    and then, or may have been rounded.
     """
     numbers = [float(value) for value in values]
     zeros = len(list(takewhile(lambda number: number == 0, reversed(numbers))))
@@ -374,7 +412,14 @@ def _zeros_at_end(values: Sequence[str]) -> int:
     falls_at_once = len(before) >= _LEAST_BEFORE_0 and min(before[-_LEAST_BEFORE_0:]) > (
         _SHARE_BEFORE_0 * before[0]
     )
-    return zeros if zeros >= _LEAST_AT_0 and falls_at_once and 0 not in before else 0
+    is_exact = falls_at_once and before[-1] >= _LEAST_UNITS * _last_digit(values[len(before) - 1])
+    return zeros if zeros >= _LEAST_AT_0 and is_exact and 0 not in before else 0
+
+
+def _last_digit(value: str) -> float:
+    """How much a number as it is printed changes by 1 in its last digit."""
+    digits, _, exponent = value.partition("e")
+    return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
 
 
 def _is_constant(values: Sequence[str], *, may_be_0: bool) -> bool:

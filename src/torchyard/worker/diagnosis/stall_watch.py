@@ -205,7 +205,8 @@ class StallWatch:
         ranks = self._ranks_of(calls, positions)
         since = time.time() - quiet_s - _BEFORE_PAUSE_S
         for rank in ranks:
-            rank["where"] = f"{rank.get('where') or ''}{self._failed_before(rank['rank'], since)}"
+            if failed := self._failed_before(rank["rank"], since):
+                rank["failed_before"] = failed
         self._post(
             "ranks_stand", quiet_s=round(quiet_s, 1), computes=self._reported_busy, ranks=ranks
         )
@@ -240,9 +241,9 @@ class StallWatch:
             return ""
         from torchyard.worker.diagnosis import diagnosis  # Most jobs need none.
 
-        part = "a thread" if failed[0].kind == "thread" else "a process"
+        part = "thread" if failed[0].kind == "thread" else "process"
         location = diagnosis.location_of(artifacts.user_frame(trace.frames), self._context)
-        return f", after {part} of it failed: {diagnosis.short_title(trace)}{location}"
+        return f"a {part} of rank {rank} failed: {diagnosis.short_title(trace)}{location}"
 
     def _relative(self, where: Any) -> str:
         """A line with its file relative to the job's folder."""

@@ -12,6 +12,7 @@ MPI_Finalize for ranks that wait for it. Runs on Python 3.6 and later
 and imports only what is built into the interpreter, because each Python of a job pays for it.
 """
 
+import _thread
 import atexit
 import faulthandler
 import os
@@ -60,6 +61,9 @@ class _Life:
     at = None  # type: Any
     # The line and the code of its `sys.exit(0)`.
     place = None  # type: Any
+    # The thread that called `sys.exit`, and the one that ends Python by that.
+    exit_thread = 0
+    main_thread = 0
 
 
 def install() -> None:
@@ -74,6 +78,7 @@ def install() -> None:
 
 def _install(folder: str) -> None:
     _Life.folder, _Life.pid, _Life.started = folder, os.getpid(), time.time()
+    _Life.main_thread = _thread.get_ident()
     _Life.dump = os.path.join(folder, f"{_Life.pid}{_STACK}")
     before = sys.excepthook
 
@@ -211,7 +216,11 @@ def _leave(ending: str, text: str) -> None:
 
 
 def _note_exit(status: "Any") -> None:
+    thread = _thread.get_ident()
+    if thread != _Life.main_thread == _Life.exit_thread and _is_at_exit():
+        return  # Python ends already.
     _Life.exit = _Life.at = _Life.place = None
+    _Life.exit_thread = thread
     caller = sys._getframe(2)
     code = caller.f_code
     if "multiprocessing" in code.co_filename:
@@ -245,16 +254,18 @@ def _watch_threads() -> None:
     name = "excepthook" if threads is not None else "_excepthook"
     if threads is None:
         # `threading` takes its hook from here when it is imported; to import it costs too much.
-        import _thread as threads
+        threads = _thread
     before = getattr(threads, name, None)
     if before is None:
         return  # Python 3.7 and earlier have no such hook.
 
     def excepthook(info: "Any") -> None:
         # By `sys.exit(2)` only the thread ends, and Python tells nobody.
-        if info.exc_type is SystemExit:
+        is_exit = info.exc_type is SystemExit
+        if is_exit and _Life.exit_thread == _thread.get_ident():
             _Life.exit = _Life.at = _Life.place = None
-        if info.exc_type is not SystemExit or getattr(info.exc_value, "code", None):
+        code = getattr(info.exc_value, "code", None)
+        if not is_exit or (isinstance(code, int) and code):
             _record("thread", info.exc_type, info.exc_value, info.exc_traceback)
         before(info)
 

@@ -81,13 +81,16 @@ def _address(error: "Any", trace: "Any") -> str:
     for _ in range(_MOST_CHAINED):
         if isinstance(error, OSError):
             while trace is not None:
-                code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
                 # Of Python's `socket`, and of urllib3; of asyncio, `sock_connect`.
-                address = values.get("address") if code.co_name in _CONNECTS else None
-                if isinstance(address, tuple) and len(address) > 1 and isinstance(address[1], int):
+                frame = trace.tb_frame
+                is_connect = frame.f_code.co_name in _CONNECTS
+                address = frame.f_locals.get("address") if is_connect else None
+                if isinstance(address, tuple) and [*map(type, address[:2])] == [str, int]:
                     return f"{address[0]}:{address[1]}"[:_LONGEST_ADDRESS]
                 trace = trace.tb_next
-        error = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
+        is_hidden = getattr(error, "__suppress_context__", False)
+        context = None if is_hidden else getattr(error, "__context__", None)
+        error = getattr(error, "__cause__", None) or context
         trace = getattr(error, "__traceback__", None)
     return ""
 
