@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import failure_codes_page
-from torchyard.worker.diagnosis import artifacts, cause_rules, causes, diagnosis
+from torchyard.worker.diagnosis import artifacts, cause_rules, causes, diagnosis, hidden_failures
 from torchyard.worker.diagnosis.context import DiagnosisContext
 from torchyard.worker.launch.ranks import Rank, RankExit
 from torchyard.worker.system.memory_kills import MemoryKills
@@ -838,6 +838,8 @@ def test_a_thread_that_left_covers_no_error(context: DiagnosisContext) -> None:
     record(context, 0, NOW - 2, "KeyError", "'reward'", kind="thread")
     record(context, 0, NOW - 1, "SystemExit", "2", kind="thread")
     assert "KeyError" in diagnosis.diagnose(ended(0, NOW), context).failure.message
+    (notice,) = hidden_failures.notices([ended(0, NOW, 0)], context, "python train.py")
+    assert "a thread in it failed: KeyError" in notice
 
 
 def test_of_threads_that_failed_the_one_with_another_error_is_told(

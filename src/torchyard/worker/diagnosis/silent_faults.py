@@ -49,7 +49,7 @@ _LEAST_AT_END, _LEAST_EQUAL, _LEAST_DIGITS = 3, 20, 4
 _RATE = re.compile(r"lr|learning[_-]?rate", re.IGNORECASE)
 # What makes another figure of a rate behind it, and of a loss.
 _LOG_OF = re.compile(r"(?<![A-Za-z])(?:log(?:10|2)?|ln)[ (]$", re.IGNORECASE)
-_EVALUATES = re.compile(r"(?<!\w)(?:e?val|valid(?:ation)?|evaluation)(?!\w)", re.IGNORECASE)
+_EVALUATES = re.compile(r"(?<!\w)(?:e?val|valid(?:ation)?|evaluation|test)(?!\w)", re.IGNORECASE)
 # A loss that was at least half of its first value falls to 0 at once, and stays there.
 _LEAST_BEFORE_0, _LEAST_AT_0, _SHARE_BEFORE_0, _LEAST_UNITS = 5, 10, 0.5, 100
 # How much longer a rank took for the same steps than any other; how little of the time of the one
@@ -82,7 +82,7 @@ _MAKES_DATA = (
 )
 # An option by which the user wants that.
 _WANTS_MADE_UP = re.compile(
-    r"--?(?:[\w-]{0,30}[_-])?(?:synthetic|fake|dummy|mock)|\b(?:synthetic|fake|dummy|mock)[\w-]{0,30}=",
+    r"(?<![\w-])--?(?:[\w-]{0,30}[_-])?(?:synthetic|fake|dummy|mock)|\b(?:synthetic|fake|dummy|mock)[\w-]{0,30}=",
     re.IGNORECASE,
 )
 _MAKES_UP = re.compile(
@@ -379,8 +379,8 @@ def _of_figures(text: str, lost_metrics: Collection[str]) -> Iterator[str]:
 def _figure_name(figure: re.Match[str]) -> str:
     """The name, with the word before it that makes it another figure."""
     name, before = figure["name"], figure.string[: figure.start()]
-    if name.lower() == "loss" and _EVALUATES.search(before):
-        return f"val {name}"
+    if name.lower() == "loss" and (evaluation := _EVALUATES.search(before)):
+        return f"{evaluation[0]} {name}"
     if _RATE.fullmatch(name) and _LOG_OF.search(before):
         return f"log {name}"
     return name
