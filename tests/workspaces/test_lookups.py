@@ -104,3 +104,15 @@ def test_a_deleted_workspace_is_missing_at_once_and_from_another_server_within_a
     passed_s = KEPT_S
     with pytest.raises(NotFound):
         check()
+
+
+def test_a_workspace_deleted_during_a_lookup_is_not_cached(db: Database, clock: FakeClock) -> None:
+    lookups = Lookups()
+    actions.create(db, clock, {"name": "vision"})
+    with db.write() as connection:
+        actions.forget(connection, "vision")
+        # Another thread, which sees nothing of it yet.
+        with ThreadPoolExecutor(1) as other:
+            other.submit(actions.check_exists, db, "vision", lookups).result()
+    with pytest.raises(NotFound):
+        actions.check_exists(db, "vision", lookups)

@@ -157,7 +157,9 @@ class Access:
                 f"`{path_workspace}`",
                 "use that workspace, or a person's token",
             )
-        if path_workspace:
+        if path_workspace and permission in permissions.CHANGES:
+            actions.get(self._db, path_workspace)  # another server may have deleted it just now
+        elif path_workspace:
             actions.check_exists(self._db, path_workspace, self._lookups)
         identity = self._with_role(identity, permission, role_scope)
         request.scope[_GRANT] = _Grant(identity.token_hash, permission, role_scope)

@@ -96,7 +96,7 @@ roles = Table(
 
 
 class Changes:
-    """Counts changes of tokens and roles in this process, which invalidate cached lookups."""
+    """Counts changes of tokens, roles and workspaces in this process: they end cached lookups."""
 
     count = 0
 

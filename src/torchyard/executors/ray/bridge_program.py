@@ -110,7 +110,7 @@ class Node:
             "child = os.fork()\n"
             "if child == 0:\n"
             "    program = compile(sys.argv[1], 'bootstrap_program.py', 'exec')\n"
-            "    import hashlib, json\n"
+            "    import json\n"
             "    line = b''\n"
             "    while not line.endswith(b'\\n'):\n"
             "        byte = os.read(0, 1)\n"
