@@ -267,7 +267,11 @@ LONG = "".join(f"step {step} loss {1 / (step + 1):.4f}\n" for step in range(20))
 @pytest.mark.parametrize(
     ("logs", "lives", "words"),
     [
-        ([LONG, LONG, LONG], [20.0, 21.0, 95.0], "rank 2 ran for 95.0 s, the others for 21.0 s at"),
+        (
+            [LONG, LONG, LONG],
+            [20.0, 21.0, 95.0],
+            "rank 2 ran 4.5 times as long as the others, 95.0 s, with",
+        ),
         ([LONG, LONG, LONG], [20.0, 30.0, 55.0], ""),
         ([LONG, LONG], [0.2, 1.0], ""),
         # It evaluates alone.

@@ -257,7 +257,7 @@ def _unequal_times(logs: Mapping[Rank, str], context: DiagnosisContext) -> Itera
         return
     times = {rank: ended - started for rank, ((started, ended),) in lives.items()}
     longest = max(times, key=lambda rank: times[rank])
-    others_s = max(seconds for rank, seconds in times.items() if rank != longest)
+    others_s = max(0.1, *(seconds for rank, seconds in times.items() if rank != longest))
     steps = {
         rank: [match["number"] for match in _STEP.finditer(text)] for rank, text in logs.items()
     }
@@ -267,8 +267,8 @@ def _unequal_times(logs: Mapping[Rank, str], context: DiagnosisContext) -> Itera
     is_same_work = longest.rank != 0 and all(each == steps[longest] for each in others)
     if is_same_work and times[longest] > _TIMES_LONGER * others_s:
         yield (
-            f"rank {longest.rank} ran for {times[longest]:.1f} s, the others for {others_s:.1f} s "
-            f"at most, with the same {len(steps[longest])} steps"
+            f"rank {longest.rank} ran {times[longest] / others_s:.1f} times as long as the others, "
+            f"{times[longest]:.1f} s, with the same {len(steps[longest])} steps"
         )
     speak = any(
         artifacts.has_collectives(context.records_folder(rank.rank))
