@@ -3,11 +3,10 @@ import type { ComparedJob } from "../src/api/model";
 import { differences } from "../src/pages/compare/differences";
 
 const job = (name: string, lr: number, more: Partial<ComparedJob> = {}): ComparedJob =>
-  ({ name, status: "Completed", params: {}, tags: {}, spec: { inputs: { lr, seed: 7 } }, ...more }) as unknown as ComparedJob;
+  ({ name, status: "Completed", params: {}, values: {}, tags: {}, spec: { inputs: { lr, seed: 7 } }, ...more }) as unknown as ComparedJob;
 
 it("values are told apart by what a reader sees", () => {
-  const metrics = ["loss", "system/own"].map((key) => ({ key, values: [0.1, 0.5] }));
-  const rows = differences({ value: [job("a", 0.1), job("b", 0.5)], metrics });
+  const rows = differences([0.1, 0.5].map((value) => job("a", value, { values: { "system/own": value, loss: value } })));
   expect(rows.filter((row) => row.differs).map((row) => [row.group, row.name, row.values])).toEqual([
     ["Metrics, last values", "loss", ["0.1", "0.5"]], ["Metrics, last values", "system/own", ["0.1", "0.5"]], ["Inputs", "lr", ["0.1", "0.5"]],
   ]);
@@ -15,8 +14,7 @@ it("values are told apart by what a reader sees", () => {
 });
 
 it("what one job lacks is empty", () => {
-  const metrics = [{ key: "loss", values: [null, 0] }];
-  const rows = differences({ value: [job("a", 1), job("b", 1, { params: { optimizer: "sgd" } })], metrics });
+  const rows = differences([job("a", 1), job("b", 1, { params: { optimizer: "sgd" }, values: { loss: 0 } })]);
   expect(rows.find((row) => row.name === "loss")?.values).toEqual(["", "0"]);
   expect(rows.find((row) => row.name === "optimizer")?.values).toEqual(["", "sgd"]);
 });

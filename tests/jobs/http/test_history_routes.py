@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
 from torchyard import server
 from torchyard.app import application
 from torchyard.base.settings import Settings
 from torchyard.executors.fake import FakeExecutor
-from torchyard.jobs.history.history_records import SampledMetric, metric
+from torchyard.jobs import actions
+from torchyard.jobs.history.history_records import SampledMetric, metric, param
+from torchyard.jobs.records.store import jobs
 from torchyard.jobs.records.types import Status
 from torchyard.jobs.requests import runs
+from torchyard.jobs.requests.to_json import comparison_json
 
 WORKSPACE = "/v1/workspaces/default"
 ODD = 'val/acc @5 % "größte" & -x+?#'
@@ -30,7 +36,13 @@ class Served(TestClient):
 
     parts: application.Parts
 
-    def run(self, metrics: dict[str, list[float]], over: bool = True) -> str:
+    def run(
+        self,
+        metrics: dict[str, list[float]],
+        over: bool = True,
+        params: Mapping[str, str] | None = None,
+        document: dict[str, Any] | None = None,
+    ) -> str:
         services = self.parts.services
         experiment_ids = {
             experiment.name: experiment.id
@@ -39,7 +51,8 @@ class Served(TestClient):
         number = experiment_ids.get("e") or runs.create_experiment(services, "default", "e", {}).id
         now = services.clock.now()
         request = runs.RunRequest("default", number, "me", "", started_at=now, parent="", tags={})
-        job = runs.create_run(services, request)
+        job = runs.create_run(services, replace(request, document=document))
+        services.history.append(job.id, [param(*each) for each in (params or {}).items()])
         for key, values in metrics.items():
             points = [metric(key, value, 10 * step, step) for step, value in enumerate(values)]
             by_worker = [SampledMetric(point) for point in points]
@@ -128,18 +141,43 @@ def test_several_jobs_and_keys_in_one_chart(client: Served) -> None:
 
 
 def test_jobs_are_compared_by_the_last_values_of_every_metric(client: Served) -> None:
-    first, second = client.run({"b": [1.0, 2.0], ODD: [math.nan]}), client.run({"a": [3.0]})
-    compared = client.ask("/metrics/comparison", job=[second, first, second])
-    assert [job["name"] for job in compared["value"]] == [second, first]
-    assert compared["metrics"] == [
-        {"key": "a", "values": [3.0, None]},
-        {"key": "b", "values": [None, 2.0]},
-        {"key": ODD, "values": [None, "NaN"]},
+    logged = {"a": [1.0, 2.0], ODD: [math.nan], SAMPLED[0]: [4.0]}
+    first = client.run(logged, params={"lr": "0.1"})
+    second = client.run({"a": [3.0]}, params={"lr": "0.2", "seed": "7"})
+    with client.parts.services.db.write() as connection:
+        changed = update(jobs).where(jobs.c.name == first).values(environment_hash="f1")
+        connection.execute(changed)
+    compared = client.ask("/metrics/comparison", job=[second, first, second])["value"]
+    fields = ("name", "environment_hash", "params", "values")
+    assert [tuple(job[field] for field in fields) for job in compared] == [
+        (second, "", {"lr": "0.2", "seed": "7"}, {"a": 3.0}),
+        (first, "f1", {"lr": "0.1"}, {"a": 2.0, ODD: "NaN"}),
     ]
     missing = client.refused("/metrics/comparison", job=[first, "nobody"])
     assert missing["code"] == "job_not_found"
     names = [f"job-{number}" for number in range(101)]
     assert "too many" in client.refused("/metrics/comparison", job=names)["message"]
+
+
+def test_compared_jobs_show_no_secret_of_their_own(client: Served) -> None:
+    secret = "correct-horse-battery"
+    document = {"environment_variables": {"API_KEY": secret}}
+    own = client.run({f"loss/{secret}": [1.0]}, params={"key": secret}, document=document)
+    other = client.run({f"loss/{secret}": [2.0]})
+    first, second = client.ask("/metrics/comparison", job=[own, other])["value"]
+    stars = "*" * len(secret)
+    assert (first["values"], first["params"]) == ({f"loss/{stars}": 1.0}, {"key": stars})
+    assert list(first["spec"]["environment_variables"]) == ["API_KEY"]
+    assert secret not in json.dumps(first)
+    # The key by which a chart is asked for.
+    assert second["values"] == {f"loss/{secret}": 2.0}
+
+
+def test_a_job_deleted_meanwhile_is_not_compared(client: Served) -> None:
+    name, services = client.run({"a": [1.0]}), client.parts.services
+    job = actions.get(services, "default", name)
+    deleted = replace(job, id=job.id + 1)
+    assert [each["name"] for each in comparison_json(services, [deleted, job])["value"]] == [name]
 
 
 def test_exact_history_page_by_page(client: Served) -> None:

@@ -16,13 +16,8 @@ export type Stage = Schemas["Stage"];
 /** One job with all that is known of it. */
 export type Job = Omit<Schemas["Job"], "spec"> & { spec: JobSpec };
 
-/** Jobs beside each other. */
+/** A job beside others. */
 export type ComparedJob = Omit<Schemas["ComparedJob"], "spec"> & { spec: JobSpec };
-export type ComparedMetric = Schemas["ComparedMetric"];
-export interface Comparison {
-  value: ComparedJob[];
-  metrics: ComparedMetric[];
-}
 
 /** The document that it was made of, as far as the page reads it. */
 export interface JobSpec {

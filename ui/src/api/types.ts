@@ -4193,7 +4193,10 @@ export interface components {
             /** Value */
             value: components["schemas"]["CodeFile"][];
         };
-        /** ComparedJob */
+        /**
+         * ComparedJob
+         * @description A job beside others; `values` are the last ones of the metrics that it logged.
+         */
         ComparedJob: {
             /** Archived */
             archived: boolean;
@@ -4258,24 +4261,16 @@ export interface components {
             };
             /** Type */
             type: string;
-        };
-        /**
-         * ComparedMetric
-         * @description A metric's last value in each of the compared jobs; null where a job has none.
-         */
-        ComparedMetric: {
-            /** Key */
-            key: string;
             /** Values */
-            values: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
+            values: {
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+            };
         };
         /**
          * Comparison
-         * @description Jobs in the order of the request, and every metric that one of them has, by key.
+         * @description Jobs in the order of the request.
          */
         Comparison: {
-            /** Metrics */
-            metrics: components["schemas"]["ComparedMetric"][];
             /** Value */
             value: components["schemas"]["ComparedJob"][];
         };

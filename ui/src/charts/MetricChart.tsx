@@ -1,7 +1,7 @@
 /** One chart of metrics of one or more jobs, read from the server for the range that is shown.
  *
- * Always: it asks for as many columns as it is wide, for exact points when zoomed, and only once
- * it can be seen; while a job runs it is read again when its metric has new points. What is zoomed
+ * Always: it asks for as many columns as it is wide, or fewer where it has many lines, for exact
+ * points when zoomed, and only once it can be seen; while a job runs it is read again when its metric has new points. What is zoomed
  * is in the page's address.
  */
 import type uPlot from "uplot";

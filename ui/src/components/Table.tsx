@@ -84,11 +84,11 @@ export function Table<Row>(props: Props<Row>) {
   );
 }
 
-/** Where the rows end that are made. */
+/** Where the rows end that are made; it stays in sight when the table is scrolled sideways. */
 function End({ onSeen }: { onSeen: () => void }) {
   const [box, isSeen] = useSeen<HTMLDivElement>(NEAR_PX);
   useEffect(() => { if (isSeen) onSeen(); }, [isSeen]);
-  return <div ref={box} />;
+  return <div class="table-end" ref={box} />;
 }
 
 function sections<Row>({ rows, groupOf }: Props<Row>): [string | null, Row[]][] {

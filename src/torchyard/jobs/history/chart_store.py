@@ -9,12 +9,12 @@ two statements: the row that counts the blocks is read first, and no block beyon
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, bindparam, func, select
+from sqlalchemy import BindParameter, ColumnElement, Connection, Select, bindparam, func, select
 
 from torchyard.jobs.history import charts, metric_blocks, stepless_points
 from torchyard.jobs.history.charts import Chart, Line, Span
@@ -75,10 +75,10 @@ def charts_of(
 ) -> dict[int, Chart]:
     """By job, the key in at most `width` columns; without the jobs that have no such key."""
     heads = _heads(connection, job_ids, key)
-    spans = _spans(connection, heads, key, window)
+    spans_query = _spans_query(key, window)
     return {
         job_id: charts.reduce(
-            spans[job_id],
+            _spans(connection, spans_query, job_id, head.blocks),
             partial(_lines, connection, job_id, key, window.by),
             _line(head.tail, window.by),
             width,
@@ -120,26 +120,25 @@ def _heads(connection: Connection, job_ids: Sequence[int], key: str) -> dict[int
     return heads
 
 
-def _spans(
-    connection: Connection, heads: Mapping[int, Head], key: str, window: Window
-) -> dict[int, list[Span]]:
-    """By job, the blocks that its head counts, as far as they reach into the window."""
+def _spans_query(key: str, window: Window) -> Select[Any]:
+    """The blocks of a job to be named, as far as they reach into the window."""
     table = metric_blocks_table.c
-    first, last = _axis(window.by)
-    query = (
-        select(
-            *(table.job_id, table.number, table.count),
-            *(first, last, table.min_value, table.max_value),
+    return (
+        select(table.number, table.count, *_axis(window.by), table.min_value, table.max_value)
+        .where(
+            table.job_id == bindparam("of_job"),
+            table.number < bindparam("blocks"),
+            *_conditions(key, window),
         )
-        .where(table.job_id.in_(list(heads)), *_conditions(key, window))
-        .order_by(table.job_id, table.number)
+        .order_by(table.number)
     )
-    spans: dict[int, list[Span]] = {job_id: [] for job_id in heads}
-    for job_id, *row in connection.execute(query):
-        span = Span(*row)
-        if span.number < heads[job_id].blocks:
-            spans[job_id].append(span)
-    return spans
+
+
+def _spans(connection: Connection, query: Select[Any], job_id: int, blocks: int) -> list[Span]:
+    if not blocks:
+        return []
+    rows = connection.execute(query, {"of_job": job_id, "blocks": blocks})
+    return [Span(*row) for row in rows]
 
 
 def _lines(

@@ -9,7 +9,7 @@ bounds and never unpacked; a NaN is never an extreme, and a column of NaN alone 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -120,12 +120,14 @@ def _exact(
 def _reduced(
     spans: Sequence[Span], read: Read, tail: Line, start: int, end: int, width: int
 ) -> Chart:
-    grid = _Grid(start, end, width)
+    size = end - start + 1
+    scale = _Scale(start, size, min(width, size))
+    grid = _Grid(scale)
     split = []
     for span in spans:
         if start <= span.first and span.last <= end:
-            column = grid.column(span.first)
-            if column == grid.column(span.last):
+            column = scale.column(span.first)
+            if column == scale.column(span.last):
                 grid.widen(column, span.low, span.high)
                 grid.count += span.points
                 continue
@@ -140,6 +142,22 @@ def _all(spans: Sequence[Span], read: Read, tail: Line) -> Iterator[Line]:
     yield tail
 
 
+@dataclass(frozen=True)
+class _Scale:
+    """The columns of a chart: `width` of them over `span` values of x from `start` on."""
+
+    start: int
+    span: int
+    width: int
+
+    def column(self, x: int) -> int:
+        return (x - self.start) * self.width // self.span
+
+    def edge(self, column: int) -> int:
+        """The smallest x of a column."""
+        return self.start - (-column * self.span // self.width)
+
+
 class _Cut(NamedTuple):
     """Which of the points of a line, by their indexes, lie in a column."""
 
@@ -150,17 +168,16 @@ class _Cut(NamedTuple):
 
 # Runs that are compared log the same steps.
 @lru_cache(maxsize=64)
-def _cuts(packed_xs: bytes, start: int, end: int, width: int) -> Sequence[_Cut] | None:
+def _cuts(packed_xs: bytes, scale: _Scale) -> Sequence[_Cut] | None:
     """Those of a line's points that lie in the range; None when its xs are not in order."""
     xs = array("q", packed_xs).tolist()
     if sorted(xs) != xs:
         return None
-    grid = _Grid(start, end, width)
     cuts = []
-    at, last = bisect_left(xs, start), bisect_right(xs, end)
+    at, last = bisect_left(xs, scale.start), bisect_left(xs, scale.start + scale.span)
     while at < last:
-        column = grid.column(xs[at])
-        following = bisect_left(xs, grid.edge(column + 1), at, last)
+        column = scale.column(xs[at])
+        following = bisect_left(xs, scale.edge(column + 1), at, last)
         cuts.append(_Cut(column, at, following))
         at = following
     return cuts
@@ -169,21 +186,12 @@ def _cuts(packed_xs: bytes, start: int, end: int, width: int) -> Sequence[_Cut] 
 class _Grid:
     """The columns of one chart while they are filled."""
 
-    def __init__(self, start: int, end: int, width: int) -> None:
-        self._start, self._end = start, end
-        self._span = end - start + 1
-        self._width = min(width, self._span)
-        self._used = bytearray(self._width)
-        self._lows: list[float | None] = [None] * self._width
-        self._highs: list[float | None] = [None] * self._width
+    def __init__(self, scale: _Scale) -> None:
+        self._scale = scale
+        self._used = bytearray(scale.width)
+        self._lows: list[float | None] = [None] * scale.width
+        self._highs: list[float | None] = [None] * scale.width
         self.count = 0
-
-    def column(self, x: int) -> int:
-        return (x - self._start) * self._width // self._span
-
-    def edge(self, column: int) -> int:
-        """The smallest x of a column."""
-        return self._start - (-column * self._span // self._width)
 
     def widen(self, column: int, low: float | None, high: float | None) -> None:
         self._used[column] = 1
@@ -200,17 +208,17 @@ class _Grid:
         if not line.xs:
             return
         values = line.values.tolist()
-        cuts = _cuts(line.xs.tobytes(), self._start, self._end, self._width)
+        cuts = _cuts(line.xs.tobytes(), self._scale)
         if cuts is not None:
             self._add_ordered(cuts, values)
             return
         xs = line.xs.tolist()
-        if self.column(max(xs)) - self.column(min(xs)) < _FEW_COLUMNS:
+        if self._scale.column(max(xs)) - self._scale.column(min(xs)) < _FEW_COLUMNS:
             self._add_jumbled(xs, values)
             return
         order = sorted(range(len(xs)), key=xs.__getitem__)
         in_order = array("q", [xs[index] for index in order])
-        cuts = _cuts(in_order.tobytes(), self._start, self._end, self._width)
+        cuts = _cuts(in_order.tobytes(), self._scale)
         assert cuts is not None
         self._add_ordered(cuts, [values[index] for index in order])
 
@@ -228,10 +236,10 @@ class _Grid:
 
     def _add_jumbled(self, xs: Sequence[int], values: Sequence[float]) -> None:
         """Points of a few columns: one look for each is quicker than to put them in order."""
-        first = max(self.column(min(xs)), 0)
-        last = min(self.column(max(xs)), self._width - 1)
+        first = max(self._scale.column(min(xs)), 0)
+        last = min(self._scale.column(max(xs)), self._scale.width - 1)
         for column in range(first, last + 1):
-            start, end = self.edge(column), self.edge(column + 1)
+            start, end = self._scale.edge(column), self._scale.edge(column + 1)
             inside = list(compress(values, [start <= x < end for x in xs]))
             if inside:
                 self.count += len(inside)
@@ -241,7 +249,7 @@ class _Grid:
         """Those in which there is something."""
         return [
             Column(
-                self.edge(number),
+                self._scale.edge(number),
                 NAN if low is None else low,
                 NAN if high is None else high,
             )

@@ -496,16 +496,12 @@ def latest_of(
 _VALUES = _LATEST_LOGGED.with_only_columns(metrics.c.job_id, metrics.c.key, metrics.c.latest_value)
 
 
-def values_by_key(connection: Connection, job_ids: Sequence[int]) -> dict[str, list[float | None]]:
-    """The last value in each of these jobs of every key that one of them logged; None without."""
-    columns = {job_id: column for column, job_id in enumerate(job_ids)}
-    values: dict[str, list[float | None]] = {}
+def values_of(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, float]]:
+    """By job, the last value of every key that it logged."""
+    values: dict[int, dict[str, float]] = {job_id: {} for job_id in job_ids}
     # All rows at once: there may be a hundred thousand, and one by one they take twice as long.
     for job_id, key, value in connection.execute(_VALUES, {"jobs": job_ids}).all():
-        row = values.get(key)
-        if row is None:
-            row = values[key] = [None] * len(job_ids)
-        row[columns[job_id]] = _value(value)
+        values[job_id][key] = _value(value)
     return values
 
 

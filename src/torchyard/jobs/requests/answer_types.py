@@ -110,23 +110,18 @@ class Job(JobSummary, JobDetails):
 
 
 class ComparedJob(JobSummary):
+    """A job beside others; `values` are the last ones of the metrics that it logged."""
+
     environment_hash: str
     params: dict[str, str]
+    values: dict[str, JsonNumber]
     spec: dict[str, Any]
 
 
-class ComparedMetric(TypedDict):
-    """A metric's last value in each of the compared jobs; null where a job has none."""
-
-    key: str
-    values: list[JsonNumber | None]
-
-
 class Comparison(TypedDict):
-    """Jobs in the order of the request, and every metric that one of them has, by key."""
+    """Jobs in the order of the request."""
 
     value: list[ComparedJob]
-    metrics: list[ComparedMetric]
 
 
 class SubmittedJob(Job):

@@ -16,7 +16,6 @@ from torchyard.jobs.records.types import Attempt, Job, JobError
 from torchyard.jobs.requests import answer_types
 from torchyard.jobs.requests.answer_types import (
     ComparedJob,
-    ComparedMetric,
     JobAttempt,
     JobDetails,
     JobFailure,
@@ -72,32 +71,35 @@ def job_json(services: Services, job: Job) -> answer_types.Job:
 
 
 def comparison_json(services: Services, jobs: Sequence[Job]) -> answer_types.Comparison:
-    """Each job without its timeline, and the last values of their metrics, key by key."""
+    """Each job without its timeline; none that has been deleted since `jobs` were read."""
     ids = [job.id for job in jobs]
     with services.db.read() as connection:
         hashes = store.environment_hashes_of(connection, ids)
         params = history_store.params_of(connection, ids)
-        values = history_store.values_by_key(connection, ids)
+        values = history_store.values_of(connection, ids)
     params_by_job: dict[int, dict[str, str]] = {job_id: {} for job_id in ids}
     for job_id, key, value in params:
         params_by_job[job_id][key] = value
-    compared: list[ComparedJob] = [
-        {
-            **summary_json(job, with_details=True),
-            "environment_hash": hashes[job.id],
-            "params": job_masking.masked(job, params_by_job[job.id]),
-            "spec": secret_variables.masked_document(job.document),
-        }
-        for job in jobs
-    ]
-    maskers = {job_masking.masker(job) for job in jobs}
-    metrics: list[ComparedMetric] = []
-    for key, row in sorted(values.items()):
-        for masker in maskers:
-            key = masker.text(key)
-        numbers = [None if value is None else number_json(value) for value in row]
-        metrics.append({"key": key, "values": numbers})
-    return {"value": compared, "metrics": metrics}
+    return {
+        "value": [
+            _compared_json(job, hashes[job.id], params_by_job[job.id], values[job.id])
+            for job in jobs
+            if job.id in hashes
+        ]
+    }
+
+
+def _compared_json(
+    job: Job, environment_hash: str, params: dict[str, str], values: dict[str, float]
+) -> ComparedJob:
+    numbers = {key: number_json(value) for key, value in values.items()}
+    return {
+        **summary_json(job, with_details=True),
+        "environment_hash": environment_hash,
+        "params": job_masking.masked(job, params),
+        "values": job_masking.masked(job, numbers),
+        "spec": secret_variables.masked_document(job.document),
+    }
 
 
 def _attempt_json(attempt: Attempt) -> JobAttempt:

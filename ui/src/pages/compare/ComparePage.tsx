@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { MetricChart, type Source } from "../../charts/MetricChart";
 import { api, type ApiError, get } from "../../api/client";
-import { type ComparedJob, type ComparedMetric, type Comparison, ENDED, type JobRow, type Page } from "../../api/model";
+import { type ComparedJob, ENDED, type JobRow, type Page } from "../../api/model";
 import { StatusBadge } from "../../components/Badge";
 import { Button, Choice } from "../../components/Button";
 import { Empty, ErrorNote, Loading } from "../../components/Empty";
@@ -39,7 +39,7 @@ function CompareJobs() {
   const asked = [...new Set(query.getAll("job"))];
   const names = asked.slice(0, MOST_JOBS);
   const url = names.length ? api(workspace, ["metrics", "comparison"], { job: names }) : null;
-  const { data, error, reload } = useLoad(url, (signal) => get<Comparison>(url as string, signal));
+  const { data, error, reload } = useLoad(url, (signal) => get<{ value: ComparedJob[] }>(url as string, signal));
   const again = useThrottled(reload, 1500);
   useEvent("job", (event) => { if (names.includes(event.name)) again(); });
   useEvent("metrics", (event) => { if (names.includes(event.job)) again(); });
@@ -53,31 +53,33 @@ function CompareJobs() {
       {error && <ErrorNote error={error as ApiError} />}
       {names.length > 0 && !data && !error && <Loading />}
       {asked.length > MOST_JOBS && <p class="dim">{`The first ${MOST_JOBS} of ${asked.length} jobs are compared.`}</p>}
-      {data && <Compared comparison={data} />}
+      {data && <Compared jobs={data.value} />}
     </>
   );
 }
 
-function Compared({ comparison }: { comparison: Comparison }) {
-  const jobs = comparison.value;
+interface Props {
+  jobs: readonly ComparedJob[];
+}
+
+function Compared({ jobs }: Props) {
   const [below, isSeen] = useSeen<HTMLDivElement>(NEAR_PX);
   return (
     <div class="stack">
       <ul class="compared" aria-label="Compared jobs">{jobs.map((job, at) => <Chip key={job.name} job={job} color={at} names={jobs.map((each) => each.name)} />)}</ul>
-      <Charts {...comparison} />
+      <Charts jobs={jobs} />
       <div class="stack" ref={below}>
-        {isSeen && <JobPlots {...comparison} />}
-        {isSeen && <Differences {...comparison} />}
+        {isSeen && <JobPlots jobs={jobs} />}
+        {isSeen && <Differences jobs={jobs} />}
       </div>
     </div>
   );
 }
 
-function JobPlots({ value: jobs, metrics }: Comparison) {
-  const plotted = useMemo(() => jobs.map((job, at): PlottedJob => ({
-    ...job, display_name: labelOf(job), inputs: literals(job.spec.inputs),
-    metrics: Object.fromEntries(metrics.map(({ key, values }) => [key, values[at]])),
-  })), [jobs, metrics]);
+function JobPlots({ jobs }: Props) {
+  const plotted = useMemo(() => jobs.map((job): PlottedJob => ({
+    ...job, display_name: labelOf(job), inputs: literals(job.spec.inputs), metrics: job.values,
+  })), [jobs]);
   return <Plots jobs={plotted} />;
 }
 
@@ -105,7 +107,7 @@ function labelOf(job: ComparedJob): string {
   return job.display_name === job.name ? job.name : `${job.display_name} (${job.name})`;
 }
 
-function Charts({ value: jobs, metrics }: Comparison) {
+function Charts({ jobs }: Props) {
   const workspace = useWorkspace();
   const { query } = useAddress();
   const axis = readAxis(query);
@@ -113,13 +115,21 @@ function Charts({ value: jobs, metrics }: Comparison) {
   const [most, setMost] = useState(CHARTS_AT_ONCE);
   // Those that most jobs have come first: they are what can be compared.
   const ordered = useMemo(() => {
-    const many = new Map(metrics.map(({ key, values }) => [key, values.filter((value) => value !== null).length]));
-    return [...metrics].sort((a, b) => (many.get(b.key) ?? 0) - (many.get(a.key) ?? 0) || a.key.localeCompare(b.key));
-  }, [metrics]);
-  if (!metrics.length) return null;
+    const metrics = new Map<string, { key: string; lines: { job: ComparedJob; color: number }[] }>();
+    jobs.forEach((job, color) => {
+      const line = { job, color };
+      for (const key of Object.keys(job.values)) {
+        const metric = metrics.get(key);
+        if (metric) metric.lines.push(line);
+        else metrics.set(key, { key, lines: [line] });
+      }
+    });
+    return [...metrics.values()].sort((a, b) => b.lines.length - a.lines.length || a.key.localeCompare(b.key));
+  }, [jobs]);
+  if (!ordered.length) return null;
   const found = ordered.filter(({ key }) => key.toLowerCase().includes(text.toLowerCase()));
-  const sources = ({ key, values }: ComparedMetric): Source[] => jobs.flatMap((job, color) =>
-    values[color] === null ? [] : [{ job: job.name, key, label: labelOf(job), color, start: Date.parse(job.started_at ?? job.created_at), href: jobHref(workspace, job.name) }]);
+  const sources = ({ key, lines }: (typeof ordered)[number]): Source[] => lines.map(({ job, color }) =>
+    ({ job: job.name, key, label: labelOf(job), color, start: Date.parse(job.started_at ?? job.created_at), href: jobHref(workspace, job.name) }));
   return (
     <section aria-label="Metrics">
       <div class="toolbar metric-bar">
@@ -133,11 +143,10 @@ function Charts({ value: jobs, metrics }: Comparison) {
   );
 }
 
-function Differences(comparison: Comparison) {
+function Differences({ jobs }: Props) {
   const { query } = useAddress();
   const all = query.get("all") === "1";
-  const { value: jobs, metrics } = comparison;
-  const known = useMemo(() => differences(comparison), [jobs, metrics]);
+  const known = useMemo(() => differences(jobs), [jobs]);
   const rows = known.filter((row) => all || row.differs);
   return (
     <Panel flush title="Values" aside={<Choice label="Which values" value={all ? "all" : "differ"} options={[["differ", "What differs"], ["all", "All"]]} onChange={(value) => setQuery({ all: value === "all" })} />}>

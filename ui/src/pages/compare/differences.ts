@@ -1,5 +1,5 @@
 /** What jobs have in common and what not, name by name. */
-import type { ComparedJob, Comparison } from "../../api/model";
+import type { ComparedJob } from "../../api/model";
 import { number } from "../../lib/format";
 
 export interface Row {
@@ -13,10 +13,10 @@ export interface Row {
 export const MOST_JOBS = 50;
 
 /** Rows by group: status, metrics, parameters, inputs, what they ran and where. */
-export function differences({ value: jobs, metrics }: Comparison): Row[] {
+export function differences(jobs: readonly ComparedJob[]): Row[] {
   return [
     ...rowsOf("Job", jobs.map(summary)),
-    ...metrics.map(({ key, values }) => rowOf("Metrics, last values", key, values)),
+    ...rowsOf("Metrics, last values", jobs.map((job) => job.values)).sort((a, b) => a.name.localeCompare(b.name)),
     ...rowsOf("Parameters", jobs.map((job) => job.params)),
     ...rowsOf("Inputs", jobs.map((job) => job.spec.inputs ?? {})),
     ...rowsOf("Environment variables", jobs.map((job) => job.spec.environment_variables ?? {})),
@@ -34,12 +34,10 @@ function summary(job: ComparedJob): Record<string, unknown> {
 
 function rowsOf(group: string, columns: readonly Record<string, unknown>[]): Row[] {
   const names = [...new Set(columns.flatMap((column) => Object.keys(column)))];
-  return names.map((name) => rowOf(group, name, columns.map((column) => column[name]))).filter((row) => row.values.some(Boolean));
-}
-
-function rowOf(group: string, name: string, cells: readonly unknown[]): Row {
-  const values = cells.map(say);
-  return { group, name, values, differs: new Set(values).size > 1 };
+  return names.map((name) => {
+    const values = columns.map((column) => say(column[name]));
+    return { group, name, values, differs: new Set(values).size > 1 };
+  }).filter((row) => row.values.some(Boolean));
 }
 
 function say(value: unknown): string {
