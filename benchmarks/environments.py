@@ -125,6 +125,18 @@ def _install_lock(top: Path, home: Path, cache: Path | None, *more: str) -> floa
 
 
 def first(top: Path, arguments: argparse.Namespace) -> None:
+    """Of a curated environment, which comes with its lock, and of packages without one."""
+    _first(top, arguments.name, lambda _: arguments.name, arguments.rounds)
+    # The same packages by other words are another environment.
+    _first(
+        top,
+        f"a new environment of {', '.join(FIRST)}",
+        lambda count: {"pip_requirements": [*FIRST, f"six>=1.{count}"]},
+        arguments.rounds,
+    )
+
+
+def _first(top: Path, title: str, environment: Callable[[int], Any], rounds: int) -> None:
     count = 0
     with figures.temporary_yard() as variables:
         home = Path(variables["TORCHYARD_HOME"])
@@ -135,9 +147,7 @@ def first(top: Path, arguments: argparse.Namespace) -> None:
             environments = home / "environments"
             if environments.exists():
                 figures.remove(environments)
-            # The same packages by other words are another environment.
-            environment = {"pip_requirements": [*FIRST, f"six>=1.{count}"]}
-            return {"first_line_s": _first_line(home, f"first-{count}", environment)}
+            return {"first_line_s": _first_line(home, f"first-{count}", environment(count))}
 
         def peer() -> Mapping[str, float]:
             started = time.monotonic()
@@ -148,7 +158,7 @@ def first(top: Path, arguments: argparse.Namespace) -> None:
 
         torchyard()  # fills uv's cache
         cases = [Case("torchyard", torchyard), Case("uv pip install of the same lock", peer)]
-        figures.compare(f"a new environment of {', '.join(FIRST)}", cases, arguments.rounds)
+        figures.compare(title, cases, rounds)
 
 
 def _first_line(home: Path, name: str, environment: Any) -> float:
