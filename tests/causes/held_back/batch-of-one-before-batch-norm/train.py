@@ -12,7 +12,7 @@ class Head(nn.Module):
         self.out = nn.Linear(14, 1)
 
     def forward(self, rows):
-        return self.out(self.layers(rows))
+        return self.out(self.layers(rows))  # here
 
 
 dist.init_process_group("gloo")
