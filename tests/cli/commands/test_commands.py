@@ -86,6 +86,19 @@ def test_create_streams_and_ends_with_the_jobs_code(server: ServedWorkspace, yar
     assert answer.code == 3 and "RunId: streamed" in answer.err and answer.out == b""
 
 
+def test_output_of_others_has_no_control_characters(server: ServedWorkspace, yard: Yard) -> None:
+    written = b"\x1b[2J\x1b]0;title\x07\x1b[31mred\x1b[0m 10 %\r20 %\n"
+    for name in ("mine", "theirs"):
+        server.start(name).log(written)
+    with server.services.db.write() as connection:
+        connection.exec_driver_sql("UPDATE jobs SET owner = 'eve' WHERE name = 'theirs'")
+    cleaned = yard("job", "logs", "theirs").out
+    assert b"\x1b[31mred\x1b[0m 10 %\r20 %\n" in cleaned and b"\x07" not in cleaned
+    assert b"\x1b[2J" not in cleaned and b"\x1b]" not in cleaned
+    assert yard("job", "logs", "theirs", "--raw").out == written
+    assert yard("job", "logs", "mine").out == written
+
+
 def test_logs_prints_what_was_written_so_far(server: ServedWorkspace, yard: Yard) -> None:
     server.start("one").log(b"loss 0.5\nno last newline")
     answer = yard("job", "logs", "-n", "one")

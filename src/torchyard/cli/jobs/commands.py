@@ -9,6 +9,7 @@ Always: a verb makes one request through the client.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -249,6 +250,8 @@ def logs(session: Session, name: str, rank: int | None, raw: bool, follow: bool)
 
     Example: yard job logs -n brave-otter --rank 1
     """
+    from torchyard.client.printing import bytes_of
+
     client = session.client()
     cleans = not raw and _is_foreign(client, name)
     if follow:
@@ -261,9 +264,11 @@ def logs(session: Session, name: str, rank: int | None, raw: bool, follow: bool)
             f"before: `yard job download -n {name} --path attempt-{job.attempt - 1}`",
             err=True,
         )
-    if cleans:
-        output = ColouredBytes().take(output.encode()).decode("utf-8", "replace")
-    click.echo(output, nl=False)
+    content = output.encode()
+    # In bytes, since click takes the colours out of a text that goes into a file.
+    out = bytes_of(sys.stdout)
+    out.write(ColouredBytes().take(content) if cleans else content)
+    out.flush()
     return 0
 
 
