@@ -349,14 +349,8 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
 
 def insert_if_new(connection: Connection, table: Table) -> Insert:
     """A statement that inserts rows whose keys are not there yet."""
-    # Only the database's own dialect is imported.
-    if connection.dialect.name == "sqlite":
-        from sqlalchemy.dialects import sqlite
-
-        return sqlite.insert(table).on_conflict_do_nothing()
-    from sqlalchemy.dialects import postgresql
-
-    return postgresql.insert(table).on_conflict_do_nothing()
+    statement: Insert = _insert(connection.dialect.name, table).on_conflict_do_nothing()
+    return statement
 
 
 def put_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -367,15 +361,7 @@ def put_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, A
 
 @cache  # SQLAlchemy takes longer to build it than to run it.
 def _replacing(dialect: str, table: Table) -> Insert:
-    statement: Any
-    if dialect == "sqlite":
-        from sqlalchemy.dialects import sqlite
-
-        statement = sqlite.insert(table)
-    else:
-        from sqlalchemy.dialects import postgresql
-
-        statement = postgresql.insert(table)
+    statement = _insert(dialect, table)
     others = {
         column.name: statement.excluded[column.name]
         for column in table.columns
@@ -385,6 +371,17 @@ def _replacing(dialect: str, table: Table) -> Insert:
         index_elements=list(table.primary_key), set_=others
     )
     return replacing
+
+
+def _insert(dialect: str, table: Table) -> Any:
+    """The dialect's own INSERT, which knows ON CONFLICT; no other dialect is imported."""
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
