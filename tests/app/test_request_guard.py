@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -61,6 +62,43 @@ def test_bodies_are_bounded(client: TestClient, api: Api) -> None:
     logs = f"/v1/attempts/{api.names['attempt_id']}/logs?path=a&offset=0"
     assert client.put(logs, content=b"x" * (1 << 20), headers=worker).json() == {"size": 1 << 20}
     _refused(client.put(logs, content=b"x" * (5 << 20), headers=worker), 413, "4096 KiB")
+
+
+@pytest.mark.parametrize(
+    ("method", "of_worker", "path", "limit_bytes"),
+    [("PUT", False, f"{W}/snapshots", 32 << 20), ("POST", True, "report", 16 << 20)],
+)
+def test_larger_bodies_where_they_are_needed(
+    client: TestClient, api: Api, method: str, of_worker: bool, path: str, limit_bytes: int
+) -> None:
+    """The limits are those of docs/guides/security.md."""
+    headers = {"Content-Type": "application/json"}
+    if of_worker:
+        path = f"/v1/attempts/{api.names['attempt_id']}/{path}"
+        headers["Authorization"] = f"Bearer {api.worker}"
+    for size_bytes, is_refused in ((limit_bytes, False), (limit_bytes + 1, True)):
+        body = b"{}".ljust(size_bytes)
+        answer = client.request(method, path, content=body, headers=headers)
+        assert (answer.status_code == 413) is is_refused, answer.text
+
+
+def test_a_list_of_120_000_files(client: TestClient) -> None:
+    for count, status in ((120_000, 400), (120_001, 413)):
+        manifest = json.dumps({"files": [{}] * count})
+        answer = client.put(f"{W}/snapshots", content=manifest)
+        assert answer.status_code == status, answer.text
+
+
+def test_a_client_is_told_when_to_ask_a_busy_server_again(client: TestClient, api: Api) -> None:
+    spool = api.app.state.body_spool
+    taken = spool.disk.free_bytes
+    assert spool.disk.take(taken)
+    try:
+        answer = client.put(f"{W}/snapshots", content=b"{}".ljust(8 << 20))
+    finally:
+        spool.disk.give(taken)
+    assert answer.status_code == 503 and int(answer.headers["Retry-After"]) > 0
+    assert "Retry-After" not in client.put(f"{W}/snapshots", content=b"{}".ljust(8 << 20)).headers
 
 
 def test_uploads_are_of_any_size(client: TestClient, api: Api) -> None:
@@ -300,6 +338,8 @@ def test_tokens_end_and_are_kept_as_hashes(tmp_path: Path, clock: FakeClock) -> 
     parts = application.build(tmp_path, "http://127.0.0.1:1", {}, clock=clock)
     client = TestClient(application.create_app(parts))
     token = workspaces.new_token(TokenKind.PERSON)
+    random = token.removeprefix(TokenKind.PERSON.value)
+    assert len(base64.urlsafe_b64decode(random + "=")) == 256 // 8
     with parts.services.db.write() as connection:
         until = clock.now() + timedelta(hours=1)
         workspaces.keep_token(

@@ -25,3 +25,9 @@ def test_an_address_of_the_internet_is_public(text: str) -> None:
 def test_an_address_of_a_machine_or_site_is_not_public(text: str) -> None:
     address = addresses.parse(text)
     assert address is not None and not addresses.is_public(address)
+
+
+def test_a_client_by_ipv6_is_its_network() -> None:
+    first = addresses.client_of("2001:db8::1")
+    assert first == addresses.client_of("2001:db8::ffff:2")
+    assert first != addresses.client_of("2001:db8:0:1::1")

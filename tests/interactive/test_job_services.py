@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,20 @@ def wait_for_state(transport: Transport, job: str, service: str, state: str) -> 
         240,
         f"{service} of {job} is {state}",
     )
+
+
+def _page_session(person: Transport) -> str:
+    """The token of a session that the web page has begun for them."""
+    body = json.dumps({"code": person.post("/v1/sign-in/links", {})["code"]}).encode()
+    headers = {
+        "Content-Type": "application/json",
+        "Origin": person.url,
+        "X-Torchyard-Page": "1",
+    }
+    request = urllib.request.Request(f"{person.url}/v1/sign-in/session", body, headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        cookie: str = answer.headers["Set-Cookie"]
+    return cookie.partition(";")[0].partition("=")[2]
 
 
 def submit(transport: Transport, name: str, **more: Any) -> None:
@@ -220,14 +235,16 @@ def test_who_loses_the_role_loses_the_service(people: dict[str, Transport], of_a
     eve.close()
 
 
-@pytest.mark.parametrize("how", ["person", "role", "token"])
+@pytest.mark.parametrize("how", ["person", "role", "token", "session"])
 def test_an_open_connection_ends_with_the_right_to_it(
     people: dict[str, Transport], of_ada: str, how: str
 ) -> None:
     owner, name = people["owner"], f"eve-{how}"
     owner.post("/v1/users", {"name": name, "role": "owner", "workspace": "default"})
     eve = Transport(owner.url, owner.post(f"/v1/users/{name}/tokens", {"name": "t"})["token"])
-    visitor = Visitor.signed_in(link(eve, of_ada, "one"))
+    page = Transport(owner.url, _page_session(eve)) if how == "session" else eve
+    visitor = Visitor.signed_in(link(page, of_ada, "one"))
+    page.close()  # which opens again if it is asked again
     with visitor.upgraded("/", Origin=f"http://{visitor.host}") as connection:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
@@ -238,8 +255,12 @@ def test_an_open_connection_ends_with_the_right_to_it(
             owner.delete(f"/v1/users/{name}")
         elif how == "role":
             owner.put("/v1/workspaces/default/people/" + name, {"role": "contributor"})
-        else:
+        elif how == "token":
             owner.delete(f"/v1/users/{name}/tokens/t")
+        else:
+            (session,) = (each for each in eve.get(f"/v1/users/{name}/tokens")["value"]
+                          if each["name"].startswith("page-"))  # fmt: skip
+            owner.delete(f"/v1/users/{name}/tokens/{session['name']}")
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(64) == b""
     assert visitor.get("/").status == 403

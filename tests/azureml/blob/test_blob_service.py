@@ -401,3 +401,9 @@ def test_properties_are_forgotten_with_their_folder(site: Served, key: str) -> N
     entry = FolderFiles(folder(site)).entry("azureml-data/one/a")
     assert entry is not None
     assert file_properties.of(services.db, "default", "workspaceblobstore", entry) is None
+
+
+def test_a_list_of_blocks_is_bounded(site: Served, key: str) -> None:
+    for size_bytes, status in ((8 << 20, 400), ((8 << 20) + 1, 413)):
+        answer = send(site, "PUT", "big", f"comp=blocklist&{key}", b"x" * size_bytes)
+        assert answer.status_code == status, answer.text

@@ -11,7 +11,7 @@ import pytest
 
 from torchyard.azureml.web_services import archives
 from torchyard.base.blobs import Blobs
-from torchyard.base.errors import InvalidInput, LimitExceeded
+from torchyard.base.errors import InvalidInput, LimitExceeded, ServerBusy
 
 
 def member(name: str, **fields: object) -> tarfile.TarInfo:
@@ -93,6 +93,25 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
     archive = packed(tmp_path, (member("zeros"), bytes(2 << 20)))
     with pytest.raises(LimitExceeded, match="the code has more than"):
         unpacked(tmp_path, archive)
+
+
+def test_an_archive_of_too_many_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "_MOST_FILES", 2)
+    archive = packed(tmp_path, *((member(name), b"x") for name in "abc"))
+    with pytest.raises(LimitExceeded):
+        unpacked(tmp_path, archive)
+
+
+def test_archives_are_unpacked_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "_PATIENCE_S", 0.01)
+    archive = packed(tmp_path, (member("a.py"), b"x"))
+    with archives._one, pytest.raises(ServerBusy, match="another archive"):
+        unpacked(tmp_path, archive)
+    assert unpacked(tmp_path, archive)
 
 
 def test_links_count_as_much_as_what_they_lead_to(

@@ -279,6 +279,29 @@ def test_a_webhook_that_answers_byte_by_byte_is_cut_off(
         thread.join()
 
 
+def test_of_an_answer_only_the_status_is_read(services: Services, scheduler: Scheduler) -> None:
+    """One that goes on without end holds up nothing, and what it says is not read."""
+    over = threading.Event()
+
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with closing(connection):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nno header")
+            over.wait()
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            job = _end(services, scheduler, torchyard={"notify": [{"url": url}]})
+            _send(services)
+            assert _waiting(services, job) == 0
+        finally:
+            over.set()
+            thread.join()
+
+
 def test_what_does_not_speak_http_is_tried_again(
     services: Services, scheduler: Scheduler, mail: Mails
 ) -> None:

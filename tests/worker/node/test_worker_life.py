@@ -18,6 +18,7 @@ import pytest
 import other_pythons
 from eventually import eventually
 from torchyard.executors.bundle import worker_zip
+from torchyard.executors.local import LocalExecutor
 from torchyard.shared.history_spool import HistorySpool
 from torchyard.shared.plan import InputPlan, OutputPlan
 from worker.bench import Bench, is_alive
@@ -450,6 +451,15 @@ def test_secrets_are_masked_in_all_logs(bench: Bench) -> None:
     bench.run(bench.plan("echo $MLFLOW_TRACKING_TOKEN"))
     assert b"yard_r_" not in bench.server.logs["user_logs/std_log.txt"]
     assert "yard_" not in bench.worker_log(bench.plans[0])
+
+
+def test_secrets_that_a_job_inherits_from_the_server_are_masked(bench: Bench) -> None:
+    token = "hf_QmZxTnVbKcLp"
+    inherited = {**os.environ, "HF_TOKEN": token, "SOME_VALUE": "not_a_secret_one"}
+    bench.executor = LocalExecutor(bench.home, inherited)
+    bench.run(bench.plan("echo $HF_TOKEN $SOME_VALUE"))
+    output = bench.server.logs["user_logs/std_log.txt"]
+    assert output == b"*" * len(token) + b" not_a_secret_one\n"
 
 
 def _at(bench: Bench, kind: str) -> float:
